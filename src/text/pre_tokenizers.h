@@ -1,0 +1,16 @@
+// The pre-tokenizer patterns that GGUF files name in `tokenizer.ggml.pre`.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/vocab_source.h"
+
+namespace spry {
+
+// "smollm", "llama-bpe", "qwen2", "gpt-2" ...; unknown names are refused with the list of known.
+// Sets splits, and the switches that go with the name (ignore_merges, nfc).
+Status ApplyPreTokenizer(std::string_view name, VocabSource& source);
+
+}  // namespace spry
