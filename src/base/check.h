@@ -14,9 +14,9 @@ namespace spry {
 
 }  // namespace spry
 
-#define CHECK(condition)                                                      \
-  do {                                                                        \
-    if (!(condition)) [[unlikely]] {                                          \
-      ::spry::CheckFailed(#condition, __FILE__, __LINE__);                    \
-    }                                                                         \
+#define CHECK(condition)                                   \
+  do {                                                     \
+    if (!(condition)) [[unlikely]] {                       \
+      ::spry::CheckFailed(#condition, __FILE__, __LINE__); \
+    }                                                      \
   } while (false)

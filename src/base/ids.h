@@ -27,12 +27,12 @@ class Id {
   Number value_ = 0;
 };
 
-using TokenId = Id<struct TokenTag>;               // an entry of the vocabulary
-using BlockId = Id<struct BlockTag>;               // a block of the KV pool
-using RowId = Id<struct RowTag>;                   // a permanent row of the device
-using LayerIdx = Id<struct LayerTag>;              // a decoder layer, from 0
-using StepId = Id<struct StepTag, uint64_t>;       // a launched step, from 0
-using RequestId = Id<struct RequestTag, uint64_t>; // a request of the engine, never used twice
+using TokenId = Id<struct TokenTag>;                // an entry of the vocabulary
+using BlockId = Id<struct BlockTag>;                // a block of the KV pool
+using RowId = Id<struct RowTag>;                    // a permanent row of the device
+using LayerIdx = Id<struct LayerTag>;               // a decoder layer, from 0
+using StepId = Id<struct StepTag, uint64_t>;        // a launched step, from 0
+using RequestId = Id<struct RequestTag, uint64_t>;  // a request of the engine, never used twice
 
 }  // namespace spry
 

@@ -93,8 +93,8 @@ class [[nodiscard]] Result {
 #define SPRY_CONCAT(a, b) SPRY_CONCAT_INNER(a, b)
 
 // SPRY_RETURN_IF_ERROR(Load());
-#define SPRY_RETURN_IF_ERROR(expression)                           \
-  do {                                                             \
+#define SPRY_RETURN_IF_ERROR(expression)                                        \
+  do {                                                                          \
     if (auto spry_status = (expression); !spry_status.ok()) return spry_status; \
   } while (false)
 

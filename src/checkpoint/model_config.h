@@ -16,9 +16,9 @@ struct RopeScaling {
   enum class Kind { kNone, kLinear, kLlama3 };
   Kind kind = Kind::kNone;
   double factor = 1.0;
-  double low_freq_factor = 1.0;       // kLlama3
-  double high_freq_factor = 4.0;      // kLlama3
-  double original_max_position = 0;   // kLlama3
+  double low_freq_factor = 1.0;      // kLlama3
+  double high_freq_factor = 4.0;     // kLlama3
+  double original_max_position = 0;  // kLlama3
 };
 
 // Defaults for fields that a request leaves out (generation_config.json, as vLLM uses it).
@@ -28,10 +28,10 @@ struct SamplingDefaults {
 };
 
 struct ModelConfig {
-  std::string architecture;  // "LlamaForCausalLM", "OPTForCausalLM"; the key of models/registry
-  DType dtype = DType::kF32; // of the checkpoint: f32, f16 or bf16 (GGUF: bf16)
+  std::string architecture;   // "LlamaForCausalLM", "OPTForCausalLM"; the key of models/registry
+  DType dtype = DType::kF32;  // of the checkpoint: f32, f16 or bf16 (GGUF: bf16)
 
-  int64_t vocab_size = 0;    // rows of the embedding, padding included
+  int64_t vocab_size = 0;  // rows of the embedding, padding included
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
   int num_layers = 0;

@@ -6,7 +6,7 @@ namespace spry {
 
 const DTypeTraits& Traits(DType dtype) {
   static constexpr DTypeTraits kTraits[] = {
-      {"float32", 1, 4}, {"float16", 1, 2}, {"bfloat16", 1, 2}, {"int32", 1, 4}, {"int64", 1, 8},
+      {"float32", 1, 4}, {"float16", 1, 2}, {"bfloat16", 1, 2}, {"int32", 1, 4},  {"int64", 1, 8},
       {"uint8", 1, 1},   {"q4_0", 32, 18},  {"q4_1", 32, 20},   {"q8_0", 32, 34},
   };
   return kTraits[static_cast<int>(dtype)];

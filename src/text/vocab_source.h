@@ -37,11 +37,11 @@ struct VocabSource {
     bool digits_alone = false;  // the `Digits(individual_digits)` step; pattern is then empty
   };
   std::vector<Split> splits;
-  bool nfc = false;              // normalise to NFC first
+  bool nfc = false;  // normalise to NFC first
   bool add_prefix_space = false;
-  bool ignore_merges = false;    // a piece that is a whole token is taken without merging
+  bool ignore_merges = false;  // a piece that is a whole token is taken without merging
 
-  bool add_bos = false;          // put bos in front when special tokens are asked for
+  bool add_bos = false;  // put bos in front when special tokens are asked for
   bool add_eos = false;
   std::optional<TokenId> bos, eos, unknown;
   std::vector<TokenId> end_of_turn;  // further ids that end generation (eot, eom)

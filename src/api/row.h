@@ -1,0 +1,53 @@
+// The two plain messages between a request and its permanent row on a device: what the row is told
+// when the request joins, and what it tells back after each step. They lie in memory shared with
+// accelerators, so: fixed sizes, no pointers, trivially copyable.
+#pragma once
+
+#include <cstdint>
+
+#include "api/sampling_params.h"
+#include "base/ids.h"
+
+namespace spry {
+
+enum class FinishReason : uint8_t {
+  kNone,
+  kStop,     // an end or stop id
+  kLength,   // max_tokens or the model's length
+  kAborted,  // the client left or asked for it
+  kError,    // this request failed; the message says why
+};
+
+// Tokens one step can yield for one row; above 1 only with speculative decoding.
+inline constexpr int kMaxTokensPerRow = 1;
+
+struct RowParams {
+  float temperature = 0.0f;  // 0: greedy
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  int32_t top_k = 0;  // 0: off
+  uint64_t seed = 0;
+  int32_t min_outputs = 0;    // stop ids are masked before that many outputs
+  int32_t max_outputs = 0;    // kLength at that many outputs
+  int32_t num_logprobs = -1;  // -1: none
+  int32_t num_stop_ids = 0;
+  TokenId stop_ids[kMaxStopTokenIds] = {};
+};
+
+struct TokenLogprob {
+  TokenId token;
+  float logprob = 0.0f;  // natural logarithm, over the whole vocabulary, before temperature
+};
+
+struct RowResult {
+  int32_t count = 0;  // tokens valid; 0 while a prompt is being read or when the row was padding
+  TokenId tokens[kMaxTokensPerRow] = {};
+  FinishReason finish = FinishReason::kNone;
+  bool saw_nan = false;  // the logits held a NaN; the request fails alone
+  int32_t rank = 0;      // of the chosen token among the logits, from 1; with logprobs only
+  TokenLogprob chosen;   // with logprobs only
+  int32_t num_top = 0;
+  TokenLogprob top[kMaxLogprobs] = {};  // by falling probability, ties by rising id
+};
+
+}  // namespace spry

@@ -1,0 +1,36 @@
+// What a request may ask of sampling, in the words of vLLM and OpenAI, and the limits on it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace spry {
+
+inline constexpr int kMaxStopTokenIds = 32;         // per request, the model's own end ids included
+inline constexpr int kMaxLogprobs = 20;             // alternatives per token
+inline constexpr double kGreedyTemperature = 1e-5;  // below: greedy, as vLLM
+
+struct SamplingParams {
+  double temperature = 1.0;      // >= 0; below kGreedyTemperature the most likely token is taken
+  double top_p = 1.0;            // (0, 1]
+  double min_p = 0.0;            // [0, 1]
+  int top_k = 0;                 // 0 or -1: off
+  std::optional<uint64_t> seed;  // absent: drawn when the request is submitted
+
+  int max_tokens = 16;  // >= 1; cut to what max_model_len leaves
+  int min_tokens = 0;   // no end or stop id before that many
+  std::vector<TokenId> stop_token_ids;
+  bool ignore_eos = false;
+
+  // Log-probabilities of the chosen token and of this many alternatives; absent: none.
+  std::optional<int> logprobs;
+};
+
+// OK, or InvalidArgument naming the field, its value and its range. `vocab_size` bounds ids.
+Status Validate(const SamplingParams& params, int64_t vocab_size);
+
+}  // namespace spry

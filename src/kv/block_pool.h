@@ -1,0 +1,87 @@
+// Who owns which KV block, and which blocks already hold a known prefix. Bookkeeping only: ids and
+// hashes, no device memory. Owned and called by the engine thread alone. After construction nothing
+// allocates.
+//
+//            Allocate                 Release (last)
+//   free ---------------> in use -----------------------> free, at the tail of the LRU list
+//                            ^            |
+//                    Retain  +--- Find ---+  a published block can be hit while in use and while
+//                                            free, until Allocate hands it out again (eviction)
+//
+// Invariants (CheckIntegrity): every block is in use or on the free list, never both; a published
+// block is found by its hash and holds the tokens it was published with; counts add up.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace spry {
+
+// Names a prefix: a keyed 128-bit hash over the salt and all tokens up to the end of a block.
+struct BlockHash {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  bool operator==(const BlockHash&) const = default;
+};
+
+struct BlockPoolOptions {
+  int num_blocks = 0;
+  int block_size = 16;         // tokens
+  bool prefix_caching = true;  // off: Find finds nothing and Publish does nothing
+  uint64_t hash_key = 0;       // random in production, so that nobody can craft collisions
+};
+
+class BlockPool {
+ public:
+  explicit BlockPool(const BlockPoolOptions& options);
+
+  int block_size() const { return options_.block_size; }
+  int num_blocks() const { return options_.num_blocks; }
+  int num_free() const { return num_free_; }
+
+  // A block with one reference, the least recently freed first; what was published in it is
+  // forgotten. Nothing when every block is in use.
+  std::optional<BlockId> Allocate();
+  // One more reference; the block may be in use or free.
+  void Retain(BlockId block);
+  // One reference less; the last one makes the block free, its published prefix still to be hit.
+  // A request releases its blocks last to first, so that the tail of a prefix is evicted first.
+  void Release(BlockId block);
+
+  // The hash that a request's first block is chained to. Requests with different salts share
+  // nothing; the empty salt is no salt. Salts and (later) adapters never share a space of keys.
+  BlockHash Root(std::string_view salt) const;
+  BlockHash Chain(BlockHash parent, std::span<const TokenId> block_tokens) const;
+
+  // The block that holds exactly these tokens after the prefix that `hash` names (the tokens of the
+  // block are compared, so a collision within a block cannot give a wrong hit). Takes no reference.
+  std::optional<BlockId> Find(BlockHash hash, std::span<const TokenId> block_tokens) const;
+  // Makes an in-use block hittable. No effect when the hash is known already (first one wins).
+  void Publish(BlockId block, BlockHash hash, std::span<const TokenId> block_tokens);
+
+  // Forgets every published block that is free, and says whether nothing published is left (blocks
+  // in use stay published).
+  bool ResetPrefixCache();
+
+  // Internal error naming the first broken invariant.
+  Status CheckIntegrity() const;
+
+ private:
+  // Blocks form a doubly linked free list by index; kNone ends it. The prefix index is an open
+  // addressing table of block ids sized at twice num_blocks, so that it never grows.
+  struct Block;
+  BlockPoolOptions options_;
+  int num_free_ = 0;
+  std::vector<Block> blocks_;
+  std::vector<TokenId> tokens_;  // [num_blocks, block_size], of published blocks
+  std::vector<int32_t> index_;
+};
+
+}  // namespace spry

@@ -1,0 +1,45 @@
+// One step, as plain data: which rows compute which tokens, and what changed since the last step.
+// Made by the Scheduler, read by the runtime before the next call to Schedule. The vectors are
+// reused from step to step and keep their capacity.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "api/row.h"
+#include "base/ids.h"
+
+namespace spry {
+
+struct PlannedRow {
+  RowId row;
+  int start = 0;  // position of the first token (for decode rows the device's own length rules)
+  int num_tokens = 0;               // 1 for decode rows
+  bool decode = false;              // the device feeds the token it sampled itself
+  bool sample = false;              // the step computes logits for the last token and samples
+  const TokenId* tokens = nullptr;  // [num_tokens], prompt rows only
+};
+
+// A request takes a row: the device forgets what the row held.
+struct RowJoin {
+  RowId row;
+  int num_outputs = 0;  // made before (after a preemption), which counts for limits and randomness
+  const RowParams* params = nullptr;
+};
+
+// Entry `index` of a row's block table becomes `block`.
+struct BlockWrite {
+  RowId row;
+  int index = 0;
+  BlockId block;
+};
+
+struct BatchPlan {
+  int num_tokens = 0;
+  int num_samples = 0;
+  std::vector<PlannedRow> rows;  // decode rows first
+  std::vector<RowJoin> joins;
+  std::vector<BlockWrite> block_writes;
+};
+
+}  // namespace spry

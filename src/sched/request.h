@@ -1,0 +1,55 @@
+// A request as the scheduler sees it. Owned by the Scheduler; others read it through events and
+// plans.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/row.h"
+#include "api/sampling_params.h"
+#include "base/ids.h"
+#include "kv/block_pool.h"
+
+namespace spry {
+
+// What is handed to Submit; already valid (the engine validates once, at the edge).
+struct RequestSpec {
+  RequestId id;
+  std::vector<TokenId> prompt;  // not empty
+  RowParams params;             // max_outputs as asked; the scheduler cuts it to the length limit
+  std::string cache_salt;
+};
+
+enum class RequestState : uint8_t { kWaiting, kRunning };
+
+struct Request {
+  RequestId id;
+  RequestState state = RequestState::kWaiting;
+  RowParams params;
+
+  // The prompt, then committed outputs. Capacity for the longest possible result is reserved at
+  // Submit, so that a steady step never grows it.
+  std::vector<TokenId> tokens;
+  int num_prompt = 0;
+
+  // While running.
+  RowId row;
+  uint32_t generation = 0;  // of the row; results of an older generation are dropped
+  int prefill_length = 0;   // tokens known at admission; beyond it the device feeds itself
+  int num_launched = 0;     // tokens whose KV a launched step computes; >= committed ones
+  int outputs_in_flight = 0;
+  std::vector<BlockId> blocks;
+
+  // Hash chain over the full blocks of `tokens`.
+  std::vector<BlockHash> hashes;
+  BlockHash root;
+  int num_published = 0;  // leading blocks of `blocks` known to the prefix index
+
+  int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
+  bool admitted_before = false;
+
+  int num_outputs() const { return static_cast<int>(tokens.size()) - num_prompt; }
+};
+
+}  // namespace spry

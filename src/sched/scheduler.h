@@ -1,0 +1,94 @@
+// Decides what each step computes. Pure bookkeeping on one thread: no device, no clock, no lock,
+// and after Submit no allocation. One rule, no prefill and decode phases: a step spends its token
+// budget first on running requests in order of arrival, then on waiting ones, first come first
+// served.
+//
+// Steps may be in flight: the scheduler counts what it launched and commits what came back, in
+// order. A request finished or cancelled frees its row and blocks at once: everything a device does
+// for a row is ordered by the stream of steps, so a later owner cannot be disturbed; results for an
+// old (row, generation) are dropped. Rows finished on the device before the host knows are padding
+// there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "api/row.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "kv/block_pool.h"
+#include "sched/batch_plan.h"
+#include "sched/request.h"
+
+namespace spry {
+
+struct SchedulerOptions {
+  int max_rows = 64;          // --max-num-seqs
+  int max_step_tokens = 512;  // --max-num-batched-tokens
+  int max_model_len = 2048;   // prompt + outputs of one request, tokens
+  int max_waiting = 1 << 20;  // requests; more are refused with ResourceExhausted
+  int max_block_writes = 0;   // per step; >= blocks of one request at max_model_len + max_rows
+  int max_steps_in_flight = 1;
+  int long_prefill_threshold = 0;  // most prompt tokens of one request per step; 0: no limit
+};
+
+struct SchedulerStats {
+  int running = 0;
+  int waiting = 0;
+  uint64_t preemptions = 0;
+  uint64_t prefix_query_tokens = 0;  // prompt tokens looked up
+  uint64_t prefix_hit_tokens = 0;
+};
+
+// What a committed step means for one request.
+struct TokenEvent {
+  RequestId request;
+  bool has_token = false;
+  TokenId token;
+  FinishReason finish = FinishReason::kNone;
+  int num_cached_tokens = 0;          // of the prompt
+  const RowResult* result = nullptr;  // the device's words (logprobs); null for aborts
+};
+
+class Scheduler {
+ public:
+  // `pool` must outlive this and hold at least one request of max_model_len.
+  Scheduler(const SchedulerOptions& options, BlockPool& pool);
+  ~Scheduler();
+
+  // Takes a request into the waiting queue. InvalidArgument when the prompt leaves no room for a
+  // token within max_model_len; ResourceExhausted when the queue is full.
+  Status Submit(RequestSpec spec);
+
+  // Ends a request wherever it is and frees what it holds at once; false when it is not known (it
+  // may have finished). Gives no event.
+  bool Cancel(RequestId request);
+
+  enum class Outcome {
+    kLaunch,   // `plan` is a step to launch
+    kNothing,  // no request can use a step now (none at all, or all wait for steps in flight)
+    kRetire,   // blocks ran out: commit every step in flight, then call again to preempt
+  };
+  // A kLaunch plan counts as launched when this returns.
+  Outcome Schedule(BatchPlan& plan);
+
+  // Takes the results of the oldest step in flight: results[i] belongs to the i-th row of its plan.
+  // Appends one event for each live request that got a token or ended. The events point into
+  // `results`.
+  void Commit(std::span<const RowResult> results, std::vector<TokenEvent>& events);
+
+  int steps_in_flight() const;
+  bool idle() const;  // no request at all
+  const Request* Find(RequestId request) const;
+  SchedulerStats stats() const;
+  // Checks the pool and that every block's references are exactly those of the running requests.
+  Status CheckIntegrity() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace spry
