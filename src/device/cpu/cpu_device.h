@@ -1,0 +1,22 @@
+// The CPU as a device: the embedded default. Kernels are chosen once, from the instruction sets
+// that the machine has; activations are f32, weights and KV are what was asked for.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "device/device.h"
+
+namespace spry {
+
+enum class CpuIsa { kAuto, kReference, kAvx2, kAvx512, kAmx };
+
+struct CpuDeviceOptions {
+  int threads = 0;  // 0: the physical cores that affinity and cgroup allow
+  CpuIsa isa = CpuIsa::kAuto;
+};
+
+// InvalidArgument when the machine lacks `isa`, naming what is missing.
+Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options);
+
+}  // namespace spry

@@ -1,0 +1,143 @@
+#include "device/null/null_device.h"
+
+#include <vector>
+
+#include "ops/advance.h"
+#include "ops/random.h"
+#include "ops/stage.h"
+
+namespace spry {
+
+int32_t NullToken(int32_t token, int32_t position, int32_t vocab_size) {
+  const int32_t low = vocab_size / 2;
+  const uint32_t mixed =
+      Mix32(static_cast<uint32_t>(token) * 31u + static_cast<uint32_t>(position));
+  return low + static_cast<int32_t>(mixed % static_cast<uint32_t>(vocab_size - low));
+}
+
+namespace {
+
+class NullExecutable final : public Executable {
+ public:
+  NullExecutable(const Program& program, const StepLimits& limits, const NullDeviceOptions& options)
+      : limits_(limits), options_(options), vocab_size_(static_cast<int32_t>(program.vocab_size)) {
+    const int64_t slot_bytes = StepSlotBytes(limits);
+    const int64_t result_bytes = StepResultBytes(limits);
+    const int64_t state_bytes = StepStateBytes(limits);
+    memory_.resize((slot_bytes + result_bytes) * limits.ring_size + state_bytes);
+    std::byte* at = memory_.data();
+    state_ = MapStepState(limits, at);
+    at += state_bytes;
+    for (int i = 0; i < limits.ring_size; ++i, at += slot_bytes + result_bytes) {
+      slots_.push_back(MapStepSlot(limits, at));
+      results_.push_back(MapStepResult(limits, at + slot_bytes));
+    }
+    ready_nanos_.resize(limits.ring_size);
+  }
+
+  StepSlot Slot(StepId step) override { return slots_[step.value() % slots_.size()]; }
+
+  Status Launch(StepId step) override {
+    const size_t ring = step.value() % slots_.size();
+    const StepSlot& slot = slots_[ring];
+    const StepHeader& header = *slot.header;
+    for (int i = 0; i < header.num_joins; ++i) ApplyJoin(state_, slot.joins[i]);
+    for (int i = 0; i < header.num_block_writes; ++i) {
+      ApplyBlockWrite(limits_, state_, slot.block_writes[i]);
+    }
+    for (int r = 0; r < header.num_rows; ++r) Run(slot, r, results_[ring].rows[r]);
+    if (options_.step_nanos > 0) {
+      const int64_t now = options_.clock->NowNanos();
+      last_ready_nanos_ = std::max(now, last_ready_nanos_) + options_.step_nanos;
+      ready_nanos_[ring] = last_ready_nanos_;
+    }
+    *results_[ring].step = step.value() + 1;
+    return {};
+  }
+
+  Result<const RowResult*> Poll(StepId step) override {
+    const size_t ring = step.value() % results_.size();
+    CHECK(*results_[ring].step == step.value() + 1);
+    if (options_.step_nanos > 0 && options_.clock->NowNanos() < ready_nanos_[ring]) {
+      return static_cast<const RowResult*>(nullptr);
+    }
+    return static_cast<const RowResult*>(results_[ring].rows);
+  }
+
+  Status CopyLogits(std::span<float>) override {
+    return Unimplemented("the null device computes no logits; use --device cpu");
+  }
+
+ private:
+  // Only the last token of a row matters here, so the token arrays stay untouched.
+  void Run(const StepSlot& slot, int32_t r, RowResult& result) {
+    const SlotRow& slot_row = slot.rows[r];
+    const StagedRow row = StageRow(state_, slot_row, r);
+    if (row.live && row.sample_index >= 0) {
+      const int32_t last = row.num_tokens - 1;
+      const int32_t token = slot_row.decode ? state_.row_states[row.row].last_token
+                                            : slot.token_ids[row.query_start + last];
+      state_.sampled[row.sample_index] = {.token = NullToken(token, row.start + last, vocab_size_)};
+    }
+    AdvanceRow(state_, r, result);
+  }
+
+  StepLimits limits_;
+  NullDeviceOptions options_;
+  int32_t vocab_size_;
+  std::vector<std::byte> memory_;
+  StepState state_;
+  std::vector<StepSlot> slots_;
+  std::vector<StepResult> results_;
+  std::vector<int64_t> ready_nanos_;
+  int64_t last_ready_nanos_ = 0;
+};
+
+class NullDevice final : public Device {
+ public:
+  explicit NullDevice(const NullDeviceOptions& options) : options_(options) {}
+
+  std::string_view name() const override { return "null"; }
+  DeviceInfo info() const override {
+    return {
+        .description = "computes nothing", .memory_bytes = kMemory, .free_memory_bytes = kMemory};
+  }
+  std::vector<AttentionBackend> attention_backends() const override {
+    return {{.name = "null",
+             .description = "accepts everything, computes nothing",
+             .activations = {DType::kF32, DType::kBF16, DType::kF16},
+             .kvs = {DType::kF32, DType::kBF16, DType::kF16},
+             .window = true,
+             .soft_cap = true,
+             .alibi = true,
+             .sinks = true}};
+  }
+  DType ActivationDType(DType compute) const override { return compute; }
+
+  Result<MemoryNeeds> Plan(const Program&, const CompileOptions& options) const override {
+    return MemoryNeeds{.step = StepStateBytes(options.limits) +
+                               (StepSlotBytes(options.limits) + StepResultBytes(options.limits)) *
+                                   options.limits.ring_size,
+                       .kv_per_block = kBytesPerBlock};
+  }
+  Result<std::unique_ptr<Executable>> Compile(const Program& program,
+                                              const CompileOptions& options) override {
+    return std::unique_ptr<Executable>(
+        std::make_unique<NullExecutable>(program, options.limits, options_));
+  }
+
+ private:
+  // Blocks are counted, not stored: this much "memory" and that much per block give 2^20 blocks.
+  static constexpr int64_t kBytesPerBlock = 1 << 10;
+  static constexpr int64_t kMemory = kBytesPerBlock << 20;
+  NullDeviceOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeNullDevice(const NullDeviceOptions& options) {
+  CHECK(options.step_nanos == 0 || options.clock != nullptr);
+  return std::make_unique<NullDevice>(options);
+}
+
+}  // namespace spry

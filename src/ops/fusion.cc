@@ -1,0 +1,56 @@
+#include "ops/fusion.h"
+
+#include <vector>
+
+#include "ops/activation.h"
+#include "ops/linear.h"
+
+namespace spry {
+namespace {
+
+bool Same(const Tensor& a, const Tensor& b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.width == b.width;
+}
+
+// How many ops read any part of each buffer.
+std::vector<int> CountReaders(const Program& program) {
+  std::vector<int> readers(program.buffers.size());
+  for (const OpRecord& op : program.ops) {
+    for (const Tensor& input : op.inputs) ++readers[input.buffer.value()];
+  }
+  return readers;
+}
+
+// Folds `op` into the linear right before it, if that is all it needs.
+bool FoldInto(OpRecord& linear, const OpRecord& op, const std::vector<int>& readers) {
+  if (linear.id != OpId::kLinear) return false;
+  const Tensor& product = linear.outputs[0];
+  if (readers[product.buffer.value()] != 1) return false;
+  LinearParams params = linear.params.As<LinearParams>();
+  if (params.has_residual) return false;  // y = act(...) + residual: nothing may follow
+  if (op.id == OpId::kActivation && Same(op.inputs[0], product) &&
+      params.activation == Activation::kNone) {
+    params.activation = op.params.As<ActivationParams>().activation;
+  } else if (op.id == OpId::kAdd && (Same(op.inputs[0], product) || Same(op.inputs[1], product))) {
+    params.has_residual = true;
+    linear.inputs.Add(Same(op.inputs[0], product) ? op.inputs[1] : op.inputs[0]);
+  } else {
+    return false;
+  }
+  linear.params = OpParams::Of(params);
+  linear.outputs[0] = op.outputs[0];
+  return true;
+}
+
+}  // namespace
+
+void FuseOps(Program& program) {
+  const std::vector<int> readers = CountReaders(program);
+  std::vector<OpRecord> fused;
+  for (const OpRecord& op : program.ops) {
+    if (fused.empty() || !FoldInto(fused.back(), op, readers)) fused.push_back(op);
+  }
+  program.ops = std::move(fused);
+}
+
+}  // namespace spry

@@ -1,0 +1,31 @@
+// linear: y = act(x W^T + bias) + residual
+//   x [rows, K]; W [N, K] plain or quantised, stacked from parts along N; bias [N] optional;
+//   residual, y [rows, N].
+// The Tracer emits plain linears; bias is given here, activation and residual are put in by the
+// fusion pass (program/fusion.h). Sum over K: DESIGN's row-function rule, i.e. its order depends on
+// (N, K) and the weight alone, never on the number of rows.
+#pragma once
+
+#include <span>
+
+#include "ops/activation.h"
+#include "program/tracer.h"
+
+namespace spry {
+
+// inputs: x, then residual if any. weights: W, then bias if any.
+struct LinearParams {
+  bool has_bias = false;
+  bool has_residual = false;
+  Activation activation = Activation::kNone;
+};
+
+struct LinearOutput {
+  const char* name = "linear";  // of the buffer, for people
+  bool logits = false;          // y is f32 whatever the activation dtype
+};
+
+Tensor Linear(Tracer& tracer, const Tensor& x, std::span<const WeightHandle> weights,
+              std::span<const WeightHandle> biases, const LinearOutput& output);
+
+}  // namespace spry
