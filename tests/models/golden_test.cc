@@ -77,7 +77,7 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, CpuIsa>> {
             << "sequence " << progress.prompt.sequence << " position " << position;
         ++compared;
         const bool same = event.token == golden.Token(progress.prompt.sequence, position + 1);
-        if (exact) EXPECT_TRUE(same) << "position " << position;
+        EXPECT_TRUE(same || !exact) << "position " << position;
         progress.outputs = same ? progress.outputs + 1 : -1;
       }
     }
