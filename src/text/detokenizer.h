@@ -1,6 +1,6 @@
 // Turns a stream of tokens into a stream of text. Each piece handed out is valid UTF-8; bytes of a
-// character that is not complete are held back until it is, or until Finish. The joined pieces equal
-// Tokenizer::Decode of all the tokens.
+// character that is not complete are held back until it is, or until Finish. The joined pieces
+// equal Tokenizer::Decode of all the tokens.
 #pragma once
 
 #include <string>

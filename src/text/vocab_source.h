@@ -30,18 +30,18 @@ struct VocabSource {
   std::vector<std::pair<std::string, std::string>> merges;
   std::vector<AddedToken> added_tokens;
 
-  // What cuts the text before BPE, one after another; each keeps the pieces between matches too
-  // ("Isolated"). PCRE2 syntax. Empty: the text is one piece.
+  // What cuts the text before BPE, one after another. Empty: the text is one piece.
   struct Split {
-    std::string pattern;
-    bool digits_alone = false;  // the `Digits(individual_digits)` step; pattern is then empty
+    std::string pattern;        // as tokenizer.json writes it (regex_syntax.h)
+    bool matches_only = false;  // what lies between matches is dropped, not a piece of its own
+    bool byte_level = false;    // matched in the byte-level alphabet: a step after ByteLevel
   };
   std::vector<Split> splits;
-  bool nfc = false;              // normalise to NFC first
+  bool nfc = false;  // normalise to NFC first
   bool add_prefix_space = false;
-  bool ignore_merges = false;    // a piece that is a whole token is taken without merging
+  bool ignore_merges = false;  // a piece that is a whole token is taken without merging
 
-  bool add_bos = false;          // put bos in front when special tokens are asked for
+  bool add_bos = false;  // put bos in front when special tokens are asked for
   bool add_eos = false;
   std::optional<TokenId> bos, eos, unknown;
   std::vector<TokenId> end_of_turn;  // further ids that end generation (eot, eom)
