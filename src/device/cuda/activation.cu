@@ -2,7 +2,7 @@
 #include "device/cuda/activate.cuh"
 #include "device/cuda/element.cuh"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -41,8 +41,8 @@ Result<BoundLaunch> Bind(const OpRecord& op, BindContext& context) {
   const ActivationArgs args{context.Resolve(op.inputs[0]), context.Resolve(op.outputs[0]),
                             op.params.As<ActivationParams>().activation};
   CHECK(args.x.dtype == args.y.dtype);
-  const LaunchFn launch =
-      ForDType(args.x.dtype, []<typename T>() -> LaunchFn { return Launch<T, kGated>; });
+  const LaunchFn launch = ForDType(
+      args.x.dtype, []<typename T>(ElementOf<T>) -> LaunchFn { return Launch<T, kGated>; });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
@@ -56,4 +56,4 @@ Result<BoundLaunch> BindGatedActivation(const OpRecord& op, BindContext& context
   return Bind<true>(op, context);
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -1,7 +1,7 @@
 // add (ops/add.h): a thread an element.
 #include "device/cuda/element.cuh"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -39,8 +39,9 @@ Result<BoundLaunch> BindAdd(const OpRecord& op, BindContext& context) {
   const AddArgs args{context.Resolve(op.inputs[0]), context.Resolve(op.inputs[1]),
                      context.Resolve(op.outputs[0])};
   CHECK(args.a.dtype == args.y.dtype && args.b.dtype == args.y.dtype);
-  const LaunchFn launch = ForDType(args.y.dtype, []<typename T>() -> LaunchFn { return Launch<T>; });
+  const LaunchFn launch =
+      ForDType(args.y.dtype, []<typename T>(ElementOf<T>) -> LaunchFn { return Launch<T>; });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -7,7 +7,7 @@
 #include "device/cuda/element.cuh"
 #include "ops/advance.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
@@ -20,8 +20,8 @@ struct AdvanceArgs {
 __device__ void WriteResult(const RowResult& from, RowResult* to) {
   static_assert(offsetof(RowResult, top) % sizeof(uint32_t) == 0);
   static_assert(sizeof(TokenLogprob) == 2 * sizeof(uint32_t));
-  const int32_t words = static_cast<int32_t>(offsetof(RowResult, top) / sizeof(uint32_t)) +
-                        2 * from.num_top;
+  const int32_t words =
+      static_cast<int32_t>(offsetof(RowResult, top) / sizeof(uint32_t)) + 2 * from.num_top;
   const auto* source = reinterpret_cast<const uint32_t*>(&from);
   auto* target = reinterpret_cast<uint32_t*>(to);
   for (int32_t i = 0; i < words; ++i) target[i] = source[i];
@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(kThreads) AdvanceKernel(AdvanceArgs args, Step
   auto* tag = reinterpret_cast<uint64_t*>(
       reinterpret_cast<std::byte*>(args.rings.first_result.step) + bytes);
   *args.rings.step_counter = step + 1;
-  cuda::atomic_ref<uint64_t, cuda::thread_scope_system>(*tag).store(step + 1,
-                                                                   cuda::memory_order_release);
+  ::cuda::atomic_ref<uint64_t, ::cuda::thread_scope_system>(*tag).store(
+      step + 1, ::cuda::memory_order_release);
 }
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
@@ -57,4 +57,4 @@ Result<BoundLaunch> BindAdvance(const OpRecord& op, BindContext& context) {
   return BoundLaunch{op.id, Launch, context.Keep(AdvanceArgs{context.rings()})};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -2,14 +2,18 @@
 // Cache layout of a layer: [num_blocks] of { k [Hkv, block_size, D], v [Hkv, block_size, Dv] }.
 // A block computes one query head of one token, segment after segment of kKvSegment positions; each
 // sum is one chain in ascending order, so a result depends on nothing but the token and its cache.
+#include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "ops/attention/attention.h"
+#include "ops/attention/softmax_state.h"
 #include "ops/math.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kLanes = 16;
+constexpr unsigned kLaneMask = 0xffffu;
 
 // A layer's cache and how positions find their place in it.
 struct KvCache {
@@ -43,8 +47,8 @@ struct WriteKvArgs {
 };
 
 template <typename T, typename Kv>
-__global__ void __launch_bounds__(kThreads) WriteKvKernel(WriteKvArgs args, View<T> k, View<T> v,
-                                                          StepState state) {
+__global__ void __launch_bounds__(kThreads)
+    WriteKvKernel(WriteKvArgs args, View<T> k, View<T> v, StepState state) {
   const int32_t t = static_cast<int32_t>(blockIdx.x);
   if (t >= state.header->num_tokens) return;
   const int32_t r = state.token_rows[t];
@@ -76,60 +80,54 @@ struct AttentionArgs {
   const float* sinks = nullptr;
 };
 
-// Softmax over a set of positions, not yet divided: weights are exp(score - max).
-struct SoftmaxState {
-  float max = 0.0f;
-  float sum = 0.0f;
-};
-
-__device__ float BlockMax(float value) {
-  __shared__ float warps[kThreads / 32];
-  for (int step = 16; step > 0; step /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
-  }
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-  __syncthreads();
-  float most = warps[0];
-  for (int w = 1; w < kThreads / 32; ++w) most = fmaxf(most, warps[w]);
-  __syncthreads();
-  return most;
-}
-
 __device__ float Score(const AttentionArgs& args, int32_t head, int32_t distance, float product) {
   const AttentionParams& params = args.params;
-  float score = product * params.scale;
-  if (params.soft_cap > 0.0f) score = params.soft_cap * tanhf(score / params.soft_cap);
+  float score = params.scale * product;
+  if (params.soft_cap > 0.0f) score = params.soft_cap * Tanh(score / params.soft_cap);
   if (params.has_alibi) score = fmaf(args.slopes[head], static_cast<float>(distance), score);
   return score;
 }
 
-// One query head of one token over positions [begin, end), which lie in one segment. Leaves the
-// weights in `weights` and the weighted sum of values in `partial` [Dv].
+// The sum of weights [begin, end) in 16 lanes, position j in lane j mod 16; every thread gets it.
+__device__ float SumWeights(const float* weights, int32_t begin, int32_t end) {
+  __shared__ float total;
+  const int32_t lane = static_cast<int32_t>(threadIdx.x);
+  if (lane < kLanes) {
+    float sum = 0.0f;
+    const int32_t first = begin + (lane - begin % kLanes + kLanes) % kLanes;
+    for (int32_t j = first; j < end; j += kLanes) sum += weights[j - begin];
+    sum = FoldLanes<kLanes>(sum, kLaneMask);
+    if (lane == 0) total = sum;
+  }
+  __syncthreads();
+  return total;
+}
+
+// One query head of one token over positions [begin, end), which lie in one segment. Leaves
+// exp(score - max) in `weights` and the sum of values so weighted in `output` [Dv].
 template <typename Kv>
 __device__ SoftmaxState AttendSegment(const AttentionArgs& args, const int32_t* block_table,
                                       const float* q, int32_t position, int32_t begin, int32_t end,
-                                      float* weights, float* partial) {
+                                      float* weights, float* output) {
   const KvCache& cache = args.cache;
   const int32_t head = static_cast<int32_t>(blockIdx.y);
   const int32_t kv_head = head / (args.params.num_heads / cache.num_kv_heads);
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
   SoftmaxState softmax;
-  float most = -INFINITY;
   for (int32_t j = begin + thread; j < end; j += kThreads) {
-    const Kv* key =
-        cache.Key<Kv>(block_table[j / cache.block_size], j % cache.block_size, kv_head);
+    const Kv* key = cache.Key<Kv>(block_table[j / cache.block_size], j % cache.block_size, kv_head);
     float product = 0.0f;
     for (int32_t d = 0; d < cache.head_dim; ++d) product = fmaf(q[d], ToFloat(key[d]), product);
     const float score = Score(args, head, j - position, product);
     weights[j - begin] = score;
-    most = fmaxf(most, score);
+    softmax.max = fmaxf(softmax.max, score);
   }
-  softmax.max = BlockMax(most);
+  softmax.max = BlockReduce<kThreads>(softmax.max, [](float a, float b) { return fmaxf(a, b); });
   for (int32_t i = thread; i < end - begin; i += kThreads) {
     weights[i] = Exp(weights[i] - softmax.max);
   }
   __syncthreads();
-  for (int32_t i = 0; i < end - begin; ++i) softmax.sum += weights[i];
+  softmax.sum = SumWeights(weights, begin, end);
   for (int32_t d = thread; d < cache.v_head_dim; d += kThreads) {
     float sum = 0.0f;
     for (int32_t j = begin; j < end; ++j) {
@@ -137,16 +135,47 @@ __device__ SoftmaxState AttendSegment(const AttentionArgs& args, const int32_t* 
           cache.Value<Kv>(block_table[j / cache.block_size], j % cache.block_size, kv_head);
       sum = fmaf(weights[j - begin], ToFloat(value[d]), sum);
     }
-    partial[d] = sum;
+    output[d] = sum;
   }
   return softmax;
 }
 
-// Shared memory: q [D], weights [kKvSegment], partial [Dv], total [Dv]; thread d alone touches
-// element d of the last two.
+// A token's query head over all its positions: segments in ascending order, then the sink as if it
+// were one more key without a value. Thread d alone touches elements d, d + kThreads ... of
+// `output` and `total`, both [Dv].
+template <typename Kv>
+__device__ float Attend(const AttentionArgs& args, const int32_t* block_table, const float* q,
+                        int32_t position, float* weights, float* output, float* total) {
+  const int32_t dim = args.cache.v_head_dim;
+  const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  const int32_t window = args.params.window;
+  for (int32_t d = thread; d < dim; d += kThreads) total[d] = 0.0f;
+  SoftmaxState merged;
+  for (int32_t begin = window > 0 ? max(0, position + 1 - window) : 0; begin <= position;) {
+    const int32_t end = min(position + 1, (begin / kKvSegment + 1) * kKvSegment);
+    const SoftmaxState segment =
+        AttendSegment<Kv>(args, block_table, q, position, begin, end, weights, output);
+    const MergeFactors factors = Merge(merged, segment);
+    for (int32_t d = thread; d < dim; d += kThreads) {
+      total[d] = MergeOutput(factors, total[d], output[d]);
+    }
+    begin = end;
+    __syncthreads();  // weights are free again
+  }
+  if (args.params.has_sinks) {
+    const float sink = args.sinks[blockIdx.y];
+    const MergeFactors factors = Merge(merged, SoftmaxState{.max = sink, .sum = 1.0f});
+    for (int32_t d = thread; d < dim; d += kThreads) {
+      total[d] = MergeOutput(factors, total[d], 0.0f);
+    }
+  }
+  return 1.0f / merged.sum;
+}
+
+// Shared memory: q [D], weights [kKvSegment], output [Dv], total [Dv].
 template <typename T, typename Kv>
-__global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionArgs args, View<T> q,
-                                                            View<T> out, StepState state) {
+__global__ void __launch_bounds__(kThreads)
+    AttentionKernel(AttentionArgs args, View<T> q, View<T> out, StepState state) {
   const int32_t t = static_cast<int32_t>(blockIdx.x);
   if (t >= state.header->num_tokens) return;
   const int32_t r = state.token_rows[t];
@@ -161,40 +190,18 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionArgs args, 
   extern __shared__ float shared[];
   float* query = shared;
   float* weights = query + cache.head_dim;
-  float* partial = weights + kKvSegment;
-  float* total = partial + cache.v_head_dim;
+  float* output = weights + kKvSegment;
+  float* total = output + cache.v_head_dim;
   for (int32_t d = thread; d < cache.head_dim; d += kThreads) {
     query[d] = ToFloat(q.Row(t)[head * cache.head_dim + d]);
   }
   __syncthreads();
   const int32_t* block_table =
       state.block_tables + int64_t{state.rows[r].row} * cache.max_blocks_per_row;
-  const int32_t position = state.positions[t];
-  const int32_t window = args.params.window;
-  const int32_t first = window > 0 && position >= window ? position - window + 1 : 0;
-  SoftmaxState merged;
-  bool is_first = true;
-  for (int32_t begin = first; begin <= position;) {
-    const int32_t segment_end = (begin / kKvSegment + 1) * kKvSegment;
-    const int32_t end = segment_end <= position ? segment_end : position + 1;
-    const SoftmaxState segment =
-        AttendSegment<Kv>(args, block_table, query, position, begin, end, weights, partial);
-    const float most = is_first ? segment.max : fmaxf(merged.max, segment.max);
-    const float old_scale = is_first ? 0.0f : Exp(merged.max - most);
-    const float new_scale = Exp(segment.max - most);
-    for (int32_t d = thread; d < cache.v_head_dim; d += kThreads) {
-      total[d] = is_first ? partial[d] : fmaf(total[d], old_scale, partial[d] * new_scale);
-    }
-    merged.sum = is_first ? segment.sum : fmaf(merged.sum, old_scale, segment.sum * new_scale);
-    merged.max = most;
-    is_first = false;
-    begin = end;
-    __syncthreads();  // weights are free again
-  }
-  float sum = merged.sum;
-  if (args.params.has_sinks) sum += Exp(args.sinks[head] - merged.max);
+  const float inverse =
+      Attend<Kv>(args, block_table, query, state.positions[t], weights, output, total);
   for (int32_t d = thread; d < cache.v_head_dim; d += kThreads) {
-    result[d] = FromFloat<T>(total[d] / sum);
+    result[d] = FromFloat<T>(total[d] * inverse);
   }
 }
 
@@ -233,8 +240,9 @@ Result<BoundLaunch> BindWriteKv(const OpRecord& op, BindContext& context) {
                          .v = context.Resolve(op.inputs[1]),
                          .cache = CacheOf(layer, index, context)};
   CHECK(args.k.dtype == args.v.dtype);
-  const LaunchFn launch = ForDType(args.k.dtype, [&layer]<typename T>() -> LaunchFn {
-    return ForDType(layer.dtype, []<typename Kv>() -> LaunchFn { return LaunchWriteKv<T, Kv>; });
+  const LaunchFn launch = ForDType(args.k.dtype, [&layer]<typename T>(ElementOf<T>) -> LaunchFn {
+    return ForDType(layer.dtype,
+                    []<typename Kv>(ElementOf<Kv>) -> LaunchFn { return LaunchWriteKv<T, Kv>; });
   });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
@@ -250,8 +258,9 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
   if (params.has_alibi) args.slopes = context.Floats(op.weights[next++]);
   if (params.has_sinks) args.sinks = context.Floats(op.weights[next]);
   CHECK(args.q.dtype == args.out.dtype);
-  const LaunchFn launch = ForDType(args.q.dtype, [&layer]<typename T>() -> LaunchFn {
-    return ForDType(layer.dtype, []<typename Kv>() -> LaunchFn { return LaunchAttention<T, Kv>; });
+  const LaunchFn launch = ForDType(args.q.dtype, [&layer]<typename T>(ElementOf<T>) -> LaunchFn {
+    return ForDType(layer.dtype,
+                    []<typename Kv>(ElementOf<Kv>) -> LaunchFn { return LaunchAttention<T, Kv>; });
   });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
@@ -278,4 +287,4 @@ CudaAttentionBackend CudaReferenceAttention() {
           .bind_attention = BindAttention};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -11,7 +11,7 @@
 #include "device/device.h"
 #include "device/plugin.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 class CudaDevice final : public Device {
@@ -86,17 +86,18 @@ Result<std::unique_ptr<Device>> MakeCudaDevice(const PluginOptions& options) {
 }
 
 }  // namespace
-}  // namespace spry
+}  // namespace spry::cuda
 
 // The plug-in's entry; see device/plugin.h.
 extern "C" __attribute__((visibility("default"))) spry::Device* spry_make_device(
     uint32_t abi, const spry::PluginOptions* options, std::string* error) {
   if (abi != spry::kPluginAbi) {
-    *error = fmt::format("it speaks plug-in version {}, the program {}; install both from one build",
-                         spry::kPluginAbi, abi);
+    *error =
+        fmt::format("it speaks plug-in version {}, the program {}; install both from one build",
+                    spry::kPluginAbi, abi);
     return nullptr;
   }
-  auto device = spry::MakeCudaDevice(*options);
+  auto device = spry::cuda::MakeCudaDevice(*options);
   if (!device.ok()) {
     *error = device.status().message();
     return nullptr;

@@ -13,7 +13,7 @@
 #include "device/cuda/kernel.h"
 #include "tensor/dtype.h"
 
-namespace spry {
+namespace spry::cuda {
 
 using F16 = __half;
 using Bf16 = __nv_bfloat16;
@@ -33,17 +33,20 @@ __device__ inline T FromFloat(float value) {
   }
 }
 
-// fn.template operator()<T>() with the T of an activation, weight or KV dtype.
+template <typename T>
+struct ElementOf {};
+
+// fn(ElementOf<T>{}) with the T of an activation, weight or KV dtype.
 template <typename Fn>
 auto ForDType(DType dtype, Fn&& fn) {
   switch (dtype) {
     case DType::kF16:
-      return fn.template operator()<F16>();
+      return fn(ElementOf<F16>{});
     case DType::kBF16:
-      return fn.template operator()<Bf16>();
+      return fn(ElementOf<Bf16>{});
     default:
       CHECK(dtype == DType::kF32);
-      return fn.template operator()<float>();
+      return fn(ElementOf<float>{});
   }
 }
 
@@ -82,4 +85,4 @@ constexpr int32_t CeilDiv(int64_t count, int64_t size) {
   return static_cast<int32_t>((count + size - 1) / size);
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

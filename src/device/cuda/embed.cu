@@ -2,7 +2,7 @@
 #include "device/cuda/element.cuh"
 #include "ops/embed.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -15,8 +15,8 @@ struct EmbedArgs {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) EmbedKernel(EmbedArgs args, View<T> x,
-                                                        StepState state) {
+__global__ void __launch_bounds__(kThreads)
+    EmbedKernel(EmbedArgs args, View<T> x, StepState state) {
   const int32_t t = static_cast<int32_t>(blockIdx.x);
   if (t >= state.header->num_tokens) return;
   const int64_t width = args.x.width;
@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(kThreads) EmbedKernel(EmbedArgs args, View<T> 
 template <typename T>
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   const EmbedArgs& embed = ArgsAs<EmbedArgs>(args);
-  EmbedKernel<T><<<context.shape.tokens, kThreads, 0, context.stream>>>(embed, ViewOf<T>(embed.x),
-                                                                        state);
+  EmbedKernel<T>
+      <<<context.shape.tokens, kThreads, 0, context.stream>>>(embed, ViewOf<T>(embed.x), state);
 }
 
 }  // namespace
@@ -53,8 +53,9 @@ Result<BoundLaunch> BindEmbed(const OpRecord& op, BindContext& context) {
                  .params = op.params.As<EmbedParams>()};
   if (op.weights.size() > 1) args.positions = context.Weight(op.weights[1]);
   CHECK(args.table.dtype == args.x.dtype);  // both are the compute dtype
-  const LaunchFn launch = ForDType(args.x.dtype, []<typename T>() -> LaunchFn { return Launch<T>; });
+  const LaunchFn launch =
+      ForDType(args.x.dtype, []<typename T>(ElementOf<T>) -> LaunchFn { return Launch<T>; });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace spry {
+namespace spry::cuda {
 
 inline Status CudaStatus(cudaError_t error, const std::string& call) {
   if (error == cudaSuccess) return {};
@@ -16,7 +16,7 @@ inline Status CudaStatus(cudaError_t error, const std::string& call) {
                   cudaGetErrorName(error) + ")");
 }
 
-}  // namespace spry
+}  // namespace spry::cuda
 
 // SPRY_RETURN_IF_CUDA_ERROR(cudaStreamCreate(&stream));
-#define SPRY_RETURN_IF_CUDA_ERROR(call) SPRY_RETURN_IF_ERROR(::spry::CudaStatus(call, #call))
+#define SPRY_RETURN_IF_CUDA_ERROR(call) SPRY_RETURN_IF_ERROR(::spry::cuda::CudaStatus(call, #call))

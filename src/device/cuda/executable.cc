@@ -14,7 +14,7 @@
 #include "device/cuda/memory.h"
 #include "device/cuda/weights.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 // A poll is one read of host memory. Only every so often does it ask the driver whether the stream
@@ -92,8 +92,8 @@ class CudaExecutable final : public Executable {
     CHECK(matrix.stride == matrix.width && matrix.dtype == DType::kF32);
     const int64_t count = last_samples_ * matrix.width;
     if (static_cast<int64_t>(logits.size()) != count) {
-      return InvalidArgument(fmt::format("the last step has {} logits; room for {} was given",
-                                         count, logits.size()));
+      return InvalidArgument(
+          fmt::format("the last step has {} logits; room for {} was given", count, logits.size()));
     }
     SPRY_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
     return CudaStatus(
@@ -102,7 +102,8 @@ class CudaExecutable final : public Executable {
   }
 
   std::string Stats() const override {
-    if (!options_.capture_graphs) return fmt::format("{} ops launched one by one", launches_.size());
+    if (!options_.capture_graphs)
+      return fmt::format("{} ops launched one by one", launches_.size());
     return fmt::format("{} graphs of {} kernels captured in {:.1f} ms", graphs_->size(),
                        graphs_->nodes_per_graph(),
                        static_cast<double>(graphs_->capture_nanos()) * 1e-6);
@@ -122,7 +123,6 @@ class CudaExecutable final : public Executable {
     };
     SPRY_RETURN_IF_ERROR(reserve(weights_, plan_.weight_bytes, "weights"));
     SPRY_RETURN_IF_ERROR(reserve(arena_, plan_.buffers.arena_bytes, "activations"));
-    SPRY_RETURN_IF_ERROR(reserve(scratch_, plan_.scratch_bytes, "scratch arrays"));
     SPRY_RETURN_IF_ERROR(reserve(state_, plan_.state_bytes, "step arrays"));
     SPRY_RETURN_IF_ERROR(reserve(kv_, plan_.kv_block_bytes * limits_.num_blocks, "KV blocks"));
     SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(state_.data(), 0, plan_.state_bytes));
@@ -148,15 +148,14 @@ class CudaExecutable final : public Executable {
   }
 
   Status Bind() {
-    context_.emplace(program_, limits_, plan_,
-                     BindContext::Regions{.weights = weights_.data(),
-                                          .arena = arena_.data(),
-                                          .scratch = scratch_.data(),
-                                          .kv = kv_.data()},
-                     rings_);
+    context_.emplace(
+        program_, limits_, plan_,
+        BindContext::Regions{.weights = weights_.data(), .arena = arena_.data(), .kv = kv_.data()},
+        rings_);
     const KernelTable table = MakeKernelTable(options_.attention);
     for (const OpRecord& op : program_.ops) {
-      SPRY_ASSIGN_OR_RETURN(const BoundLaunch launch, table[static_cast<int>(op.id)](op, *context_));
+      SPRY_ASSIGN_OR_RETURN(const BoundLaunch launch,
+                            table[static_cast<int>(op.id)](op, *context_));
       launches_.push_back(launch);
     }
     graphs_.emplace(stream_.get(), [this](const LaunchShape& shape) { return LaunchAll(shape); });
@@ -182,7 +181,6 @@ class CudaExecutable final : public Executable {
   // Declared before what uses them, so destroyed after.
   DeviceMemory weights_;
   DeviceMemory arena_;
-  DeviceMemory scratch_;
   DeviceMemory state_;
   DeviceMemory kv_;
   MappedMemory rings_memory_;
@@ -209,4 +207,4 @@ Result<std::unique_ptr<Executable>> MakeCudaExecutable(const Program& program, M
   return std::unique_ptr<Executable>(std::move(executable));
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -9,7 +9,7 @@
 #include "device/cuda/memory_plan.h"
 #include "device/device.h"
 
-namespace spry {
+namespace spry::cuda {
 
 struct CudaExecutableOptions {
   int ordinal = 0;
@@ -21,4 +21,4 @@ Result<std::unique_ptr<Executable>> MakeCudaExecutable(const Program& program, M
                                                        const CompileOptions& compile,
                                                        const CudaExecutableOptions& options);
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -1,7 +1,7 @@
 // gather_samples (ops/sampling.h): copies the rows whose logits are wanted.
 #include "device/cuda/element.cuh"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -12,8 +12,8 @@ struct GatherArgs {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) GatherKernel(View<T> x, View<T> y, int64_t width,
-                                                         StepState state) {
+__global__ void __launch_bounds__(kThreads)
+    GatherKernel(View<T> x, View<T> y, int64_t width, StepState state) {
   const int32_t l = static_cast<int32_t>(blockIdx.x);
   if (l >= state.header->num_samples) return;
   const T* from = x.Row(state.sample_tokens[l]);
@@ -34,8 +34,9 @@ void Launch(const void* args, const StepState& state, const LaunchContext& conte
 Result<BoundLaunch> BindGatherSamples(const OpRecord& op, BindContext& context) {
   const GatherArgs args{context.Resolve(op.inputs[0]), context.Resolve(op.outputs[0])};
   CHECK(args.x.dtype == args.y.dtype);
-  const LaunchFn launch = ForDType(args.x.dtype, []<typename T>() -> LaunchFn { return Launch<T>; });
+  const LaunchFn launch =
+      ForDType(args.x.dtype, []<typename T>(ElementOf<T>) -> LaunchFn { return Launch<T>; });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "device/cuda/error.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int32_t kExactUpTo = 32;
@@ -76,4 +76,4 @@ Status GraphCache::Capture(const LaunchShape& shape, cudaGraph_t* graph) {
   return CudaStatus(error, "cudaStreamEndCapture");
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -12,7 +12,7 @@
 #include "device/cuda/kernel.h"
 #include "program/step.h"
 
-namespace spry {
+namespace spry::cuda {
 
 // The bucket that serves a step. Decode steps (every token sampled) are exact up to 32, then whole
 // eights, then powers of two; mixed steps are powers of two in both counts. That bounds the number
@@ -51,4 +51,4 @@ class GraphCache {
   size_t nodes_ = 0;
 };
 
-}  // namespace spry
+}  // namespace spry::cuda

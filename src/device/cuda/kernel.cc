@@ -2,7 +2,7 @@
 
 #include "device/cuda/memory_plan.h"
 
-namespace spry {
+namespace spry::cuda {
 
 BindContext::BindContext(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
                          const Regions& regions, const StepRings& rings)
@@ -59,8 +59,4 @@ KernelTable MakeKernelTable(const CudaAttentionBackend& attention) {
   return table;
 }
 
-int64_t ScratchBytes(const OpRecord& op, const StepLimits& limits) {
-  return op.id == OpId::kSample ? SampleScratchBytes(op, limits) : 0;
-}
-
-}  // namespace spry
+}  // namespace spry::cuda

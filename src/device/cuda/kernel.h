@@ -21,7 +21,7 @@
 #include "program/program.h"
 #include "program/step.h"
 
-namespace spry {
+namespace spry::cuda {
 
 // Upper bounds of a step's counts.
 struct LaunchShape {
@@ -83,7 +83,6 @@ class BindContext {
   struct Regions {
     std::byte* weights = nullptr;
     std::byte* arena = nullptr;
-    std::byte* scratch = nullptr;
     std::byte* kv = nullptr;
   };
 
@@ -98,8 +97,6 @@ class BindContext {
   WeightMatrix Weight(WeightId id) const;
   const float* Floats(WeightId id) const;  // a vector or a rope table
   std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
-  // ScratchBytes(op) bytes that all ops share; their content does not outlive an op.
-  std::byte* scratch() const { return regions_.scratch; }
 
   // Copies `args` to where they stay.
   template <typename T>
@@ -136,10 +133,6 @@ KernelTable MakeKernelTable(const CudaAttentionBackend& attention);
 // Any head size and every parameter, in the CPU reference's order of operations.
 CudaAttentionBackend CudaReferenceAttention();
 
-// Device memory that an op wants beside its buffers.
-int64_t ScratchBytes(const OpRecord& op, const StepLimits& limits);
-int64_t SampleScratchBytes(const OpRecord& op, const StepLimits& limits);
-
 Result<BoundLaunch> BindStage(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindEmbed(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindLayerNorm(const OpRecord& op, BindContext& context);
@@ -153,4 +146,4 @@ Result<BoundLaunch> BindGatherSamples(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindSample(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindAdvance(const OpRecord& op, BindContext& context);
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -5,7 +5,7 @@
 #include "device/cuda/element.cuh"
 #include "ops/linear.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kRows = 8;
@@ -111,7 +111,7 @@ Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context) {
   CHECK(args.weight.dtype == args.x.dtype);
   CHECK(!params.has_residual || args.residual.dtype == args.y.dtype);
   // y is the activation dtype, or f32 for logits.
-  const LaunchFn launch = ForDType(args.x.dtype, [&args]<typename T>() -> LaunchFn {
+  const LaunchFn launch = ForDType(args.x.dtype, [&args]<typename T>(ElementOf<T>) -> LaunchFn {
     if (args.y.dtype == args.x.dtype) return Launch<T, T>;
     CHECK(args.y.dtype == DType::kF32);
     return Launch<T, float>;
@@ -119,4 +119,4 @@ Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context) {
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -7,7 +7,7 @@
 
 #include "device/cuda/error.h"
 
-namespace spry {
+namespace spry::cuda {
 
 Result<DeviceMemory> DeviceMemory::Allocate(int64_t bytes, const std::string& what) {
   DeviceMemory memory;
@@ -37,8 +37,7 @@ Result<MappedMemory> MappedMemory::Allocate(int64_t bytes) {
   MappedMemory memory;
   void* host = nullptr;
   void* device = nullptr;
-  SPRY_RETURN_IF_CUDA_ERROR(
-      cudaHostAlloc(&host, static_cast<size_t>(bytes), cudaHostAllocMapped));
+  SPRY_RETURN_IF_CUDA_ERROR(cudaHostAlloc(&host, static_cast<size_t>(bytes), cudaHostAllocMapped));
   memory.host_ = static_cast<std::byte*>(host);
   SPRY_RETURN_IF_CUDA_ERROR(cudaHostGetDevicePointer(&device, host, 0));
   memory.device_ = static_cast<std::byte*>(device);
@@ -50,4 +49,4 @@ MappedMemory::~MappedMemory() {
   if (host_ != nullptr) (void)cudaFreeHost(host_);
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

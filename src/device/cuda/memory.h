@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace spry {
+namespace spry::cuda {
 
 // Memory on the card.
 class DeviceMemory {
@@ -55,4 +55,4 @@ class MappedMemory {
   std::byte* device_ = nullptr;
 };
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -1,10 +1,9 @@
 #include "device/cuda/memory_plan.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 std::vector<bool> FindRopeTables(const Program& program) {
@@ -41,7 +40,7 @@ void PlaceWeights(const Program& program, MemoryPlan& plan) {
 
 MemoryNeeds MemoryPlan::needs() const {
   return {.weights = weight_bytes,
-          .activations = buffers.arena_bytes + scratch_bytes,
+          .activations = buffers.arena_bytes,
           .step = state_bytes + ring_bytes,
           .kv_per_block = kv_block_bytes};
 }
@@ -51,9 +50,6 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   MemoryPlan plan;
   PlaceWeights(program, plan);
   plan.buffers = PlanBuffers(program, limits);
-  for (const OpRecord& op : program.ops) {
-    plan.scratch_bytes = std::max(plan.scratch_bytes, ScratchBytes(op, limits));
-  }
   plan.state_bytes = kStepCounterBytes + StepStateBytes(limits);
   plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
   for (const KvLayer& layer : program.kv_layers) {
@@ -63,4 +59,4 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   return plan;
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "program/program.h"
 
-namespace spry {
+namespace spry::cuda {
 
 inline constexpr int64_t kDeviceAlignBytes = 256;  // of every array; what cudaMalloc gives
 
@@ -33,9 +33,8 @@ struct MemoryPlan {
   std::vector<WeightPlacement> weights;  // by WeightId
   int64_t weight_bytes = 0;
   BufferPlan buffers;
-  int64_t scratch_bytes = 0;
-  int64_t state_bytes = 0;             // counter and step state on the card
-  int64_t ring_bytes = 0;              // slots and results in mapped host memory
+  int64_t state_bytes = 0;              // counter and step state on the card
+  int64_t ring_bytes = 0;               // slots and results in mapped host memory
   std::vector<int64_t> kv_layer_bytes;  // per block, by LayerIdx
   int64_t kv_block_bytes = 0;           // sum of these
 
@@ -45,4 +44,4 @@ struct MemoryPlan {
 MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
                       const CudaAttentionBackend& attention);
 
-}  // namespace spry
+}  // namespace spry::cuda

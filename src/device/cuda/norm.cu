@@ -1,9 +1,10 @@
 // layer_norm and rms_norm (ops/norm.h): a block a row. Sums run over 16 interleaved lanes, each in
 // ascending order, then a tree, as on the CPU.
+#include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "ops/norm.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -18,16 +19,14 @@ struct NormArgs {
   float epsilon = 0.0f;
 };
 
-// The sum of term(i) for i < width, by the first 16 threads; every thread gets it.
+// Sums i < width by the first 16 threads, term(i, sum) adding one; every thread gets the sum.
 template <typename Term>
 __device__ float LaneSum(int64_t width, const Term& term) {
   __shared__ float total;
   if (threadIdx.x < kLanes) {
     float sum = 0.0f;
     for (int64_t i = threadIdx.x; i < width; i += kLanes) sum = term(i, sum);
-    for (int step = kLanes / 2; step > 0; step /= 2) {
-      sum += __shfl_down_sync(kLaneMask, sum, step, kLanes);
-    }
+    sum = FoldLanes<kLanes>(sum, kLaneMask);
     if (threadIdx.x == 0) total = sum;
   }
   __syncthreads();
@@ -52,10 +51,11 @@ __global__ void __launch_bounds__(kThreads) NormKernel(NormArgs args, StepState 
     const float centred = ToFloat(x[i]) - mean;
     return fmaf(centred, centred, sum);
   });
-  const float scale = 1.0f / sqrtf(squares / static_cast<float>(width) + args.epsilon);
+  const float inverse = 1.0f / sqrtf(squares / static_cast<float>(width) + args.epsilon);
   for (int64_t i = threadIdx.x; i < width; i += kThreads) {
-    float value = (ToFloat(x[i]) - mean) * scale * args.weight[i];
-    if constexpr (kLayerNorm) value += args.bias[i];
+    const float normal = (ToFloat(x[i]) - mean) * inverse;
+    const float value =
+        kLayerNorm ? fmaf(normal, args.weight[i], args.bias[i]) : normal * args.weight[i];
     y[i] = FromFloat<T>(value);
   }
 }
@@ -76,8 +76,8 @@ Result<BoundLaunch> Bind(const OpRecord& op, BindContext& context) {
                 .epsilon = op.params.As<NormParams>().epsilon};
   if (kLayerNorm) args.bias = context.Floats(op.weights[1]);
   CHECK(args.x.dtype == args.y.dtype);
-  const LaunchFn launch =
-      ForDType(args.x.dtype, []<typename T>() -> LaunchFn { return Launch<T, kLayerNorm>; });
+  const LaunchFn launch = ForDType(
+      args.x.dtype, []<typename T>(ElementOf<T>) -> LaunchFn { return Launch<T, kLayerNorm>; });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
@@ -91,4 +91,4 @@ Result<BoundLaunch> BindRmsNorm(const OpRecord& op, BindContext& context) {
   return Bind<false>(op, context);
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

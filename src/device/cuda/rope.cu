@@ -2,7 +2,7 @@
 #include "device/cuda/element.cuh"
 #include "ops/rope.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -28,14 +28,14 @@ __device__ void RotateHeads(T* heads, int32_t num_heads, const float* cosines,
     const float sine = cosines[half + i];
     const float a = ToFloat(*first);
     const float b = ToFloat(*second);
-    *first = FromFloat<T>(a * cosine - b * sine);
-    *second = FromFloat<T>(b * cosine + a * sine);
+    *first = FromFloat<T>(fmaf(a, cosine, -(b * sine)));
+    *second = FromFloat<T>(fmaf(b, cosine, a * sine));
   }
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) RopeKernel(RopeArgs args, View<T> q, View<T> k,
-                                                       StepState state) {
+__global__ void __launch_bounds__(kThreads)
+    RopeKernel(RopeArgs args, View<T> q, View<T> k, StepState state) {
   const int32_t t = static_cast<int32_t>(blockIdx.x);
   if (t >= state.header->num_tokens) return;
   const float* cosines = args.table + int64_t{state.positions[t]} * args.params.rotary_dim;
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kThreads) RopeKernel(RopeArgs args, View<T> q,
 template <typename T>
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   const RopeArgs& rope = ArgsAs<RopeArgs>(args);
-  RopeKernel<T><<<context.shape.tokens, kThreads, 0, context.stream>>>(
-      rope, ViewOf<T>(rope.q), ViewOf<T>(rope.k), state);
+  RopeKernel<T><<<context.shape.tokens, kThreads, 0, context.stream>>>(rope, ViewOf<T>(rope.q),
+                                                                       ViewOf<T>(rope.k), state);
 }
 
 }  // namespace
@@ -58,8 +58,9 @@ Result<BoundLaunch> BindRope(const OpRecord& op, BindContext& context) {
                       .table = context.Floats(op.weights[0]),
                       .params = op.params.As<RopeParams>()};
   CHECK(args.q.dtype == args.k.dtype);
-  const LaunchFn launch = ForDType(args.q.dtype, []<typename T>() -> LaunchFn { return Launch<T>; });
+  const LaunchFn launch =
+      ForDType(args.q.dtype, []<typename T>(ElementOf<T>) -> LaunchFn { return Launch<T>; });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

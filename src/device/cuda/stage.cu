@@ -3,7 +3,7 @@
 #include "device/cuda/element.cuh"
 #include "ops/stage.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
@@ -69,4 +69,4 @@ Result<BoundLaunch> BindStage(const OpRecord& op, BindContext& context) {
   return BoundLaunch{op.id, Launch, context.Keep(StageArgs{context.rings(), context.limits()})};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

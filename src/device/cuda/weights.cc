@@ -11,7 +11,7 @@
 #include "tensor/dequantize.h"
 #include "tensor/float16.h"
 
-namespace spry {
+namespace spry::cuda {
 namespace {
 
 constexpr int64_t kChunkBytes = 16 << 20;  // converted on the host, then copied
@@ -84,9 +84,8 @@ Status UploadWeights(const Program& program, const MemoryPlan& plan, std::byte* 
                                                    : rows * RowBytes(tensor.dtype, weight.columns);
       if (static_cast<int64_t>(tensor.data.size()) != expected) {
         return InvalidArgument(fmt::format("weight {} holds {} bytes; {} of shape {} take {}",
-                                           part.name, tensor.data.size(),
-                                           Traits(tensor.dtype).name, part.shape.ToString(),
-                                           expected));
+                                           part.name, tensor.data.size(), Traits(tensor.dtype).name,
+                                           part.shape.ToString(), expected));
       }
       const int64_t columns = weight.columns == 1 ? rows : weight.columns;
       SPRY_RETURN_IF_ERROR(UploadTensor(tensor, columns, placement.dtype, at));
@@ -98,4 +97,4 @@ Status UploadWeights(const Program& program, const MemoryPlan& plan, std::byte* 
   return {};
 }
 
-}  // namespace spry
+}  // namespace spry::cuda

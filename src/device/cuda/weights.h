@@ -9,10 +9,10 @@
 #include "device/device.h"
 #include "program/program.h"
 
-namespace spry {
+namespace spry::cuda {
 
 // Fails when a tensor cannot be read or does not hold what its handle promised.
 Status UploadWeights(const Program& program, const MemoryPlan& plan, std::byte* region,
                      const CompileOptions& options);
 
-}  // namespace spry
+}  // namespace spry::cuda
