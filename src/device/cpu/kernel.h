@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/cpu/memory_region.h"
 #include "device/cpu/worker_pool.h"
 #include "ops/attention/backend.h"
 #include "program/program.h"
@@ -70,7 +71,6 @@ inline Share ShareOf(int64_t count, const Worker& worker, int64_t grain = 1) {
 class BindContext {
  public:
   BindContext(const Program& program, const StepLimits& limits, WorkerPool& pool);
-  ~BindContext();
 
   const Program& program() const { return program_; }
   const StepLimits& limits() const { return limits_; }
@@ -84,14 +84,16 @@ class BindContext {
 
   // A weight as f32 [rows, columns]; for the small ones (norms, biases, tables).
   Result<const float*> LoadFloats(WeightId id);
-  // A weight as it is in the checkpoint, kept mapped.
+  // A part of a weight as it is in the checkpoint, its bytes checked against its shape. ReadPart
+  // for repacking: the file gets its pages back when the tensor goes. LoadRaw keeps it mapped.
+  Result<HostTensor> ReadPart(const WeightHandle& part) const;
   Result<HostTensor> LoadRaw(const WeightHandle& part);
 
   // One region that all kernels share, sized for the largest request; its content does not outlive
   // a call. The address is behind the pointer once binding is over.
   std::byte* const* ShareScratch(int64_t bytes);
 
-  std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
+  std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()].data(); }
 
   // Copies `args` to where they stay.
   template <typename T>
@@ -101,17 +103,24 @@ class BindContext {
     return kept.get();
   }
 
+  // For the executable, before and after the binders run.
+  using BytesPerBlockFn = int64_t (*)(const KvLayer& layer, int block_size);
+  void AllocateKv(BytesPerBlockFn bytes_per_block);
+  void FinishBinding();  // gives the shared scratch its memory
+
  private:
-  friend class CpuExecutable;
   const Program& program_;
   StepLimits limits_;
   WorkerPool& pool_;
   BufferPlan plan_;
-  std::byte* arena_ = nullptr;
+  MemoryRegion arena_;
   int64_t scratch_bytes_ = 0;
+  MemoryRegion scratch_region_;
   std::byte* scratch_ = nullptr;
+  std::vector<MemoryRegion> weight_slabs_;
+  int64_t slab_used_ = 0;  // bytes of the last slab
   int64_t weight_bytes_ = 0;
-  std::vector<std::byte*> kv_layers_;
+  std::vector<MemoryRegion> kv_layers_;
   std::deque<std::shared_ptr<const void>> kept_;
 };
 
@@ -124,7 +133,7 @@ using KernelTable = std::array<BindFn, kNumOps>;
 // A write_kv and attention pair that agree on a cache layout.
 struct CpuAttentionBackend {
   AttentionBackend facts;
-  int64_t (*bytes_per_block)(const KvLayer& layer, int block_size) = nullptr;
+  BindContext::BytesPerBlockFn bytes_per_block = nullptr;
   BindFn bind_write_kv = nullptr;
   BindFn bind_attention = nullptr;
 };
