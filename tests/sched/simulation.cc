@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
-
 namespace spry::testing {
 
 int FewestBlockWrites(const SchedulerOptions& options, const BlockPoolOptions& pool) {
@@ -121,6 +119,19 @@ Status Simulation::CheckPlan() const {
   }
   for (const RowJoin& join : plan_.joins) {
     if (!rows.contains(join.row)) return Internal("a row joins and computes nothing");
+  }
+  return CheckNobodyStarves(rows);
+}
+
+// A running request computes in every step, until all that it may give is on its way.
+Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
+  for (const auto& [id, record] : records_) {
+    const Request* request = scheduler_.Find(id);
+    if (request == nullptr || request->state != RequestState::kRunning) continue;
+    const int num_outputs = request->num_outputs() + request->outputs_in_flight;
+    if (!planned.contains(request->row) && num_outputs < request->params.max_outputs) {
+      return Internal(fmt::format("running request {} got nothing", id.value()));
+    }
   }
   return {};
 }

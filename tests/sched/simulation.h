@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "kv/block_pool.h"
@@ -46,6 +47,7 @@ class Simulation {
   };
 
   Status CheckPlan() const;
+  Status CheckNobodyStarves(const std::set<RowId>& planned) const;
   Status CheckNothingChanged(int num_free, const SchedulerStats& before) const;
   Status CheckEvent(const TokenEvent& event);
 
