@@ -26,6 +26,8 @@ ScratchFolder::~ScratchFolder() {
 }
 
 fs::path ScratchFolder::Write(const std::string& name, std::string_view bytes) const {
+  // A new file each time: some file systems write a file out at once when it is cut and rewritten.
+  fs::remove(path_ / name);
   std::ofstream(path_ / name, std::ios::binary) << bytes;
   return path_ / name;
 }
