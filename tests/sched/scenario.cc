@@ -16,14 +16,10 @@ std::string Join(const std::vector<std::string>& words) {
 
 const char* FinishName(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kError:
-      return "error";
-    default:
-      return "";
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kError: return "error";
+    default: return "";
   }
 }
 

@@ -37,16 +37,12 @@ class RandomRun {
 
   Status Operate() {
     switch (Between(0, 99)) {
-      case 0 ... 19:
-        return Submit();
+      case 0 ... 19: return Submit();
       case 20 ... 24:
         if (next_id_ == 0) return {};
         return simulation_->Cancel(RequestId(Between(0, static_cast<int>(next_id_) - 1)));
-      case 25:
-        simulation_->pool().ResetPrefixCache();
-        return {};
-      case 26 ... 64:
-        return simulation_->can_launch() ? simulation_->Step().status() : Status();
+      case 25: simulation_->pool().ResetPrefixCache(); return {};
+      case 26 ... 64: return simulation_->can_launch() ? simulation_->Step().status() : Status();
       default:
         return simulation_->scheduler().steps_in_flight() > 0 ? simulation_->Commit() : Status();
     }
