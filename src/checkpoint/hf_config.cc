@@ -134,6 +134,12 @@ Result<RopeScaling> ReadRopeScaling(const JsonObject& rope) {
   return scaling;
 }
 
+Status RefusePartialRotation(const JsonObject& json) {
+  SPRY_ASSIGN_OR_RETURN(const std::optional<double> rotated,
+                        json.Number("partial_rotary_factor", {0.0, 1.0}));
+  return rotated.value_or(1.0) == 1.0 ? Status() : json.Wrong("partial_rotary_factor", "1");
+}
+
 // `rope_parameters` is transformers 5, where theta lies inside; before, theta stood beside
 // `rope_scaling`.
 Status ReadRope(const JsonObject& json, ModelConfig& config) {
@@ -144,15 +150,12 @@ Status ReadRope(const JsonObject& json, ModelConfig& config) {
   SPRY_ASSIGN_OR_RETURN(const std::optional<double> theta,
                         json.Number("rope_theta", kRopeThetaRange));
   config.rope_theta = theta.value_or(config.rope_theta);
+  SPRY_RETURN_IF_ERROR(RefusePartialRotation(json));
   if (!rope) return {};
+  SPRY_RETURN_IF_ERROR(RefusePartialRotation(*rope));
   SPRY_ASSIGN_OR_RETURN(const std::optional<double> inner_theta,
                         rope->Number("rope_theta", kRopeThetaRange));
   config.rope_theta = inner_theta.value_or(config.rope_theta);
-  for (const JsonObject& place : {json, *rope}) {
-    SPRY_ASSIGN_OR_RETURN(const std::optional<double> rotated,
-                          place.Number("partial_rotary_factor", {0.0, 1.0}));
-    if (rotated.value_or(1.0) != 1.0) return place.Wrong("partial_rotary_factor", "1");
-  }
   SPRY_ASSIGN_OR_RETURN(config.rope_scaling, ReadRopeScaling(*rope));
   return {};
 }

@@ -95,7 +95,7 @@ void Scheduler::TakeRow(Request& request, BatchPlan& plan) {
   if (!request.admitted_before) {
     request.admitted_before = true;
     request.num_cached_tokens = request.num_launched;
-    prefix_query_tokens_ += request.num_prompt;
+    if (pool_.prefix_caching()) prefix_query_tokens_ += request.num_prompt;
     prefix_hit_tokens_ += request.num_cached_tokens;
   }
 
@@ -113,7 +113,6 @@ void Scheduler::LeaveRow(Request& request) {
   request.blocks.clear();
   request.num_published = 0;
   request.num_launched = 0;
-  request.outputs_in_flight = 0;
   request.state = RequestState::kWaiting;
   rows_[request.row.value()].owner = nullptr;
   free_rows_.push_back(request.row);

@@ -23,8 +23,8 @@ struct RequestSpec {
 
 enum class RequestState : uint8_t { kWaiting, kRunning };
 
-// What every step reads comes first, so that it lies close together.
-struct Request {
+// What every step reads comes first, in two cache lines.
+struct alignas(64) Request {
   RequestId id;
   RequestState state = RequestState::kWaiting;
 
@@ -41,13 +41,13 @@ struct Request {
   std::vector<BlockId> blocks;  // while running
   int num_published = 0;        // leading blocks of `blocks` known to the prefix index
 
+  int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
   RowParams params;
 
   // Hash chain over the full blocks of `tokens`, as far as somebody asked.
   std::vector<BlockHash> hashes;
   BlockHash root;
 
-  int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
   bool admitted_before = false;
 
   // Neighbours in the waiting queue.

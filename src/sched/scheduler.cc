@@ -80,16 +80,12 @@ bool Scheduler::NeedsBlock(const Request& request) const {
   return request.num_launched == static_cast<int>(request.blocks.size()) * pool_.block_size();
 }
 
-// Blocks that running requests need for the tokens which the budget grants them.
+// Blocks that running requests need in this step. The budget need not be asked: it had a token for
+// each of them when it joined, and what those before it want only shrinks.
 int Scheduler::BlocksNeeded() const {
-  int budget = options_.max_step_tokens;
-  int blocks = 0;
-  for (const Request* request : running_) {
-    const int n = std::min(TokensWanted(*request), budget);
-    budget -= n;
-    if (n > 0 && NeedsBlock(*request)) ++blocks;
-  }
-  return blocks;
+  return static_cast<int>(std::ranges::count_if(running_, [this](const Request* request) {
+    return NeedsBlock(*request) && TokensWanted(*request) > 0;
+  }));
 }
 
 // The newest running request goes back to the front of the queue; what it computed may survive in

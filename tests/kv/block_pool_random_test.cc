@@ -85,9 +85,7 @@ class RandomPool {
     const int block = Draw(num_blocks_);
     const BlockId id(block);
     switch (Draw(100)) {
-      case 0 ... 29:
-        ASSERT_EQ(pool_.Allocate(), model_.Allocate());
-        break;
+      case 0 ... 29: ASSERT_EQ(pool_.Allocate(), model_.Allocate()); break;
       case 30 ... 39:
         pool_.Retain(id);
         model_.Retain(block);
@@ -104,8 +102,7 @@ class RandomPool {
         model_.Publish(block, hash, tokens);
         break;
       }
-      default:
-        ASSERT_EQ(pool_.ResetPrefixCache(), model_.Reset());
+      default: ASSERT_EQ(pool_.ResetPrefixCache(), model_.Reset());
     }
     Compare();
   }

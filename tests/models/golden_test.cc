@@ -123,10 +123,10 @@ std::vector<std::string> Models() {
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          testing::Combine(testing::ValuesIn(Models()),
                                           testing::Values(CpuIsa::kReference, CpuIsa::kAuto)),
-                         [](const auto& info) {
+                         [](const auto& instance) {
                            std::string name =
-                               std::get<0>(info.param) +
-                               (std::get<1>(info.param) == CpuIsa::kAuto ? "_auto" : "_reference");
+                               std::get<0>(instance.param) +
+                               (std::get<1>(instance.param) == CpuIsa::kAuto ? "_auto" : "_reference");
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -1,0 +1,209 @@
+#include "device/cpu/simd/linear.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/linear.h"
+
+namespace spry {
+namespace {
+
+// One of the stacked parts of a weight.
+struct PackedPart {
+  WeightForm form = WeightForm::kF32;
+  const std::byte* panels = nullptr;
+  int64_t panel_bytes = 0;
+  int64_t num_panels = 0;
+  int64_t first_column = 0;  // of y
+  int64_t num_columns = 0;
+};
+
+struct LinearArgs {
+  const LinearKernels* kernels = nullptr;
+  std::vector<PackedPart> parts;
+  int64_t k = 0;
+  Matrix x;
+  Matrix y;
+  Matrix residual;  // no data: none
+  const float* bias = nullptr;
+  Activation activation = Activation::kNone;
+  // What the parts' forms need; 0: not needed. In prepared memory a row's rounded form follows its
+  // quantised one.
+  int64_t quantized_bytes = 0;
+  int64_t rounded_bytes = 0;
+  std::byte* const* scratch = nullptr;  // of prepared rows
+
+  int64_t prepared_bytes() const { return quantized_bytes + rounded_bytes; }
+};
+
+// Up to this many elements each worker prepares all rows for itself, which costs less than a
+// barrier.
+constexpr int64_t kOwnElements = 8192;
+
+void PrepareRows(const LinearArgs& args, Share rows, std::byte* prepared) {
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    std::byte* row = prepared + r * args.prepared_bytes();
+    const float* x = args.x.Row(r);
+    if (args.quantized_bytes != 0) args.kernels->quantize(x, args.k, row);
+    if (args.rounded_bytes != 0) args.kernels->round(x, args.k, row + args.quantized_bytes);
+  }
+}
+
+const std::byte* PrepareActivations(const LinearArgs& args, int64_t rows, Worker& worker) {
+  if (args.prepared_bytes() == 0) return nullptr;
+  const bool fits = rows * args.prepared_bytes() <= static_cast<int64_t>(worker.scratch().size());
+  if (rows * args.k <= kOwnElements && fits) {
+    PrepareRows(args, {0, rows}, worker.scratch().data());
+    return worker.scratch().data();
+  }
+  PrepareRows(args, ShareOf(rows, worker), *args.scratch);
+  worker.Barrier();
+  return *args.scratch;
+}
+
+// Rows of x in the form that a part wants.
+struct Activations {
+  const std::byte* data = nullptr;
+  int64_t stride = 0;  // bytes
+};
+
+Activations ActivationsFor(const LinearArgs& args, WeightForm form, const std::byte* prepared) {
+  if (IsQuantizedForm(form)) return {prepared, args.prepared_bytes()};
+  if (form == WeightForm::kBF16) return {prepared + args.quantized_bytes, args.prepared_bytes()};
+  return {args.x.data, args.x.stride * int64_t{sizeof(float)}};
+}
+
+// Tiles [begin, end) of a part, numbered panel by panel: consecutive tiles share weights.
+void RunTiles(const LinearArgs& args, const PackedPart& part, const std::byte* prepared,
+              int64_t rows, Share tiles) {
+  const int form = static_cast<int>(part.form);
+  const int tile_rows = args.kernels->tile_rows[form];
+  const int64_t tiles_per_panel = (rows + tile_rows - 1) / tile_rows;
+  const Activations x = ActivationsFor(args, part.form, prepared);
+  LinearTile tile = {.k = args.k,
+                     .x_stride = x.stride,
+                     .y_stride = args.y.stride,
+                     .residual_stride = args.residual.stride,
+                     .activation = args.activation};
+  for (int64_t t = tiles.begin; t < tiles.end; ++t) {
+    const int64_t panel = t / tiles_per_panel;
+    const int64_t i = t % tiles_per_panel;
+    // Rows are spread evenly over the tiles of a panel.
+    const int64_t row = rows * i / tiles_per_panel;
+    const int64_t count = rows * (i + 1) / tiles_per_panel - row;
+    const int64_t column = part.first_column + panel * kPanelRows;
+    tile.panel = part.panels + panel * part.panel_bytes;
+    tile.x = x.data + row * x.stride;
+    tile.y = args.y.Row(row) + column;
+    tile.columns = std::min<int64_t>(kPanelRows, part.num_columns - panel * kPanelRows);
+    if (args.bias != nullptr) tile.bias = args.bias + column;
+    if (args.residual.data != nullptr) tile.residual = args.residual.Row(row) + column;
+    args.kernels->tiles[form][count - 1](tile);
+  }
+}
+
+void RunLinear(const void* kept, const StepState& state, Worker& worker) {
+  const LinearArgs& args = *static_cast<const LinearArgs*>(kept);
+  const int64_t rows = NumRows(args.x.rows, state);
+  if (rows == 0) return;
+  const std::byte* prepared = PrepareActivations(args, rows, worker);
+  // Every worker gets the same share of the weight's bytes (times the tiles that use them).
+  int64_t total = 0;
+  for (const PackedPart& part : args.parts) total += part.num_panels * part.panel_bytes;
+  const int64_t begin = total * worker.index() / worker.count();
+  const int64_t end = total * (worker.index() + 1) / worker.count();
+  int64_t before = 0;
+  for (const PackedPart& part : args.parts) {
+    const int tile_rows = args.kernels->tile_rows[static_cast<int>(part.form)];
+    const int64_t tiles = (rows + tile_rows - 1) / tile_rows * part.num_panels;
+    const int64_t bytes = part.num_panels * part.panel_bytes;
+    const auto tile_at = [&](int64_t at) {
+      return std::clamp<int64_t>(at - before, 0, bytes) * tiles / bytes;
+    };
+    RunTiles(args, part, prepared, rows, {tile_at(begin), tile_at(end)});
+    before += bytes;
+  }
+}
+
+struct PackJob {
+  RawWeight weight;
+  WeightForm form = WeightForm::kF32;
+  std::byte* panels = nullptr;
+};
+
+void RunPack(const void* context, Worker& worker) {
+  const PackJob& job = *static_cast<const PackJob*>(context);
+  const int64_t panel_bytes = PanelBytes(job.form, job.weight.columns);
+  const Share share = ShareOf(NumPanels(job.weight.rows), worker);
+  for (int64_t panel = share.begin; panel < share.end; ++panel) {
+    PackPanel(job.weight, job.form, panel, job.panels + panel * panel_bytes);
+  }
+}
+
+// Reads, repacks and drops the checkpoint's tensor.
+Status PackPart(const WeightHandle& handle, const PackedPart& part, int64_t columns,
+                std::byte* panels, BindContext& context) {
+  SPRY_ASSIGN_OR_RETURN(const HostTensor tensor, context.ReadPart(handle));
+  const PackJob job = {.weight = {.dtype = tensor.dtype,
+                                  .rows = part.num_columns,
+                                  .columns = columns,
+                                  .data = tensor.data.data()},
+                       .form = part.form,
+                       .panels = panels};
+  context.pool().Run(RunPack, &job);
+  return {};
+}
+
+Status PackWeight(const WeightRecord& record, BindContext& context, LinearArgs& args) {
+  int64_t bytes = 0;
+  int64_t column = 0;
+  for (const WeightHandle& handle : record.parts) {
+    const WeightForm form = FormOf(handle.dtype, context.program().compute);
+    const int64_t rows = handle.shape[0];
+    args.parts.push_back({.form = form,
+                          .panel_bytes = PanelBytes(form, record.columns),
+                          .num_panels = NumPanels(rows),
+                          .first_column = column,
+                          .num_columns = rows});
+    bytes += args.parts.back().num_panels * args.parts.back().panel_bytes;
+    column += rows;
+    if (IsQuantizedForm(form)) args.quantized_bytes = QuantizedRowBytes(record.columns);
+    if (form == WeightForm::kBF16) args.rounded_bytes = RoundedRowBytes(record.columns);
+  }
+  std::byte* at = context.AllocateWeights(bytes);
+  for (size_t i = 0; i < args.parts.size(); ++i) {
+    PackedPart& part = args.parts[i];
+    SPRY_RETURN_IF_ERROR(PackPart(record.parts[i], part, record.columns, at, context));
+    part.panels = at;
+    at += part.num_panels * part.panel_bytes;
+  }
+  return {};
+}
+
+int64_t MaxRows(RowDim dim, const StepLimits& limits) {
+  if (dim == RowDim::kTokens) return limits.max_tokens;
+  return dim == RowDim::kRows ? limits.max_rows : limits.max_samples;
+}
+
+}  // namespace
+
+Result<BoundCall> BindLinear(const OpRecord& op, BindContext& context,
+                             const LinearKernels& kernels) {
+  const LinearParams params = op.params.As<LinearParams>();
+  const WeightRecord& record = context.program().weight(op.weights[0]);
+  LinearArgs args = {.kernels = &kernels,
+                     .k = record.columns,
+                     .x = context.Resolve(op.inputs[0]),
+                     .y = context.Resolve(op.outputs[0]),
+                     .activation = params.activation};
+  if (params.has_residual) args.residual = context.Resolve(op.inputs[1]);
+  if (params.has_bias) {
+    SPRY_ASSIGN_OR_RETURN(args.bias, context.LoadFloats(op.weights[1]));
+  }
+  SPRY_RETURN_IF_ERROR(PackWeight(record, context, args));
+  const int64_t prepared = MaxRows(args.x.rows, context.limits()) * args.prepared_bytes();
+  if (prepared > 0) args.scratch = context.ShareScratch(prepared);
+  return BoundCall{.op = op.id, .run = RunLinear, .args = context.Keep(std::move(args))};
+}
+
+}  // namespace spry

@@ -1,0 +1,70 @@
+// What a file compiled for one instruction set offers to the linear op: plain functions over raw
+// pointers. The op (linear.h) chooses among them when a weight is bound, never by the number of
+// rows: every entry of one form gives the same bits for a row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cpu/simd/always_inline.h"
+#include "device/cpu/simd/packed_weight.h"
+#include "ops/activation.h"
+
+namespace spry {
+
+// A few rows against one panel: y = act(x W^T + bias) + residual.
+struct LinearTile {
+  const std::byte* panel = nullptr;
+  int64_t k = 0;
+  const std::byte* x = nullptr;  // the first row, in the form that the weight wants
+  int64_t x_stride = 0;          // bytes
+  float* y = nullptr;
+  int64_t y_stride = 0;             // elements
+  int64_t columns = 0;              // of y that the panel has, 1..32
+  const float* bias = nullptr;      // of those columns, or null
+  const float* residual = nullptr;  // likewise
+  int64_t residual_stride = 0;      // elements
+  Activation activation = Activation::kNone;
+};
+using TileFn = void (*)(const LinearTile& tile);
+
+inline constexpr int kMaxTileRows = 6;
+
+// Writes one row of activations in another form.
+using PrepareFn = void (*)(const float* x, int64_t k, std::byte* row);
+
+struct LinearKernels {
+  // By form and rows - 1.
+  TileFn tiles[kNumWeightForms][kMaxTileRows] = {};
+  int tile_rows[kNumWeightForms] = {};  // the most rows of a tile
+  PrepareFn quantize = nullptr;         // for quantised forms
+  PrepareFn round = nullptr;            // for kBF16
+};
+
+// A quantised row: K int8 q, then per group of 32: f32 scale s; f32 s * sum(q); int32 -8 sum(q).
+//   x ~ s q. A weight d (w - 8) then contributes d s (sum(w q) - 8 sum(q)), and d w + m contributes
+//   d s sum(w q) + m s sum(q). Rows start at multiples of 64 bytes.
+SPRY_INLINE int64_t QuantizedRowBytes(int64_t k) { return (k + k / kGroup * 12 + 63) / 64 * 64; }
+struct QuantizedRow {
+  const int8_t* q;
+  const float* scale;
+  const float* scaled_sum;
+  const int32_t* minus_8_sum;
+};
+SPRY_INLINE QuantizedRow MapQuantizedRow(const std::byte* row, int64_t k) {
+  const int64_t groups = k / kGroup;
+  const float* scale = reinterpret_cast<const float*>(row + k);
+  return {reinterpret_cast<const int8_t*>(row), scale, scale + groups,
+          reinterpret_cast<const int32_t*>(scale + 2 * groups)};
+}
+
+// A row rounded to bf16: an even number of elements, the last one zero when K is odd.
+SPRY_INLINE int64_t RoundedRowBytes(int64_t k) { return (k * 2 + 63) / 64 * 64; }
+
+// Each replaces the entries that its instruction set serves better. In this order:
+void AddAvx2Linear(LinearKernels& kernels);        // all of them: AVX2, FMA, F16C
+void AddAvx512Linear(LinearKernels& kernels);      // f32, f16, bf16: AVX-512 F, BW, DQ, VL
+void AddAvx512VnniLinear(LinearKernels& kernels);  // quantised forms
+void AddAvx512Bf16Linear(LinearKernels& kernels);  // bf16
+
+}  // namespace spry

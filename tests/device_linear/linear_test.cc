@@ -1,0 +1,300 @@
+#include <cmath>
+#include <limits>
+
+#include "ops/math.h"
+
+#include "tests/device_linear/linear_rig.h"
+
+namespace spry {
+namespace {
+
+constexpr float kUnit = 0x1p-24f;  // of an f32 rounding
+
+std::vector<float> DequantizeAll(DType dtype, const std::vector<std::byte>& bytes, int64_t rows,
+                                 int64_t k) {
+  std::vector<float> out(rows * k);
+  for (int64_t r = 0; r < rows; ++r) {
+    DequantizeRow(dtype, bytes.data() + r * RowBytes(dtype, k), k, &out[r * k]);
+  }
+  return out;
+}
+
+// What a form makes of an element of a plain weight.
+float AsForm(WeightForm form, float value) {
+  if (form == WeightForm::kF16) return F16ToFloat(FloatToF16(value));
+  if (form == WeightForm::kBF16) return Bf16ToFloat(FloatToBf16(value));
+  return value;
+}
+
+// A product in double with the most that f32 sums and int8 activations may be off.
+struct Expected {
+  double value = 0;
+  double bound = 0;
+};
+
+// Per element of the weight w = d q + m: |d q| + |m|, from which rounding errors follow.
+double Magnitude(DType dtype, const std::byte* row, int64_t i, double w) {
+  if (dtype != DType::kQ4_1) return std::abs(w);
+  uint16_t bits;
+  std::memcpy(&bits, row + i / 32 * 20 + 2, 2);
+  return std::abs(w) + 2 * std::abs(F16ToFloat(bits));
+}
+
+struct Row {
+  DType dtype;
+  WeightForm form;
+  const std::byte* raw;
+  const float* w;
+  int64_t k;
+};
+
+// int8: x = s q + e with |e| <= s / 2 (and a few roundings in s and x / s); the sum of the group
+// then takes at most 2 roundings, after 3 in each term.
+Expected Multiply(const Row& row, const float* x, bool exact_activations) {
+  Expected expected;
+  double magnitude = 0;
+  for (int64_t i = 0; i < row.k; ++i) {
+    double value = x[i];
+    if (row.form == WeightForm::kBF16) value = Bf16ToFloat(FloatToBf16(x[i]));
+    const double w = AsForm(row.form, row.w[i]);
+    expected.value += value * w;
+    magnitude += std::abs(value) * Magnitude(row.dtype, row.raw, i, w);
+    if (!IsQuantizedForm(row.form) || exact_activations) continue;
+    double largest = 0;
+    for (int64_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j) {
+      largest = std::max(largest, std::abs(double{x[j]}));
+    }
+    expected.bound += std::abs(w) * largest / 127 * (0.5 + 127 * 4 * kUnit);
+    magnitude += largest / 127 * Magnitude(row.dtype, row.raw, i, w);
+  }
+  const double roundings =
+      IsQuantizedForm(row.form) ? 2.0 * static_cast<double>(row.k) / 32 + 6 : row.k + 2.0;
+  expected.bound += magnitude * roundings * kUnit;
+  return expected;
+}
+
+void ExpectProduct(const LinearSpec& spec, const LinearWeights& weights,
+                   const std::vector<float>& x, const std::vector<float>& y, bool exact) {
+  const int64_t rows = static_cast<int64_t>(x.size()) / spec.k;
+  int64_t column = 0;
+  for (size_t p = 0; p < spec.parts.size(); ++p) {
+    const Part& part = spec.parts[p];
+    const std::vector<float> w = DequantizeAll(part.dtype, weights.parts[p], part.rows, spec.k);
+    for (int64_t n = 0; n < part.rows; ++n, ++column) {
+      const Row row = {part.dtype, FormOf(part.dtype, spec.compute),
+                       weights.parts[p].data() + n * RowBytes(part.dtype, spec.k), &w[n * spec.k],
+                       spec.k};
+      for (int64_t r = 0; r < rows; ++r) {
+        const Expected expected = Multiply(row, &x[r * spec.k], exact);
+        ASSERT_NEAR(y[r * spec.n() + column], expected.value, expected.bound)
+            << "row " << r << " column " << column;
+      }
+    }
+  }
+}
+
+// Whole numbers whose largest magnitude in a group is 127: int8 holds them without error.
+std::vector<float> ExactRows(int64_t elements, std::mt19937& random) {
+  std::vector<float> x(elements);
+  for (int64_t i = 0; i < elements; ++i) {
+    x[i] = i % 32 == 5 ? (random() % 2 != 0 ? 127.0f : -127.0f)
+                       : static_cast<float>(static_cast<int>(random() % 255) - 127);
+  }
+  return x;
+}
+
+bool SameBits(const float* a, const float* b, int64_t count) {
+  return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+struct FormCase {
+  std::string name;
+  DType dtype;
+  DType compute;
+};
+const FormCase kForms[] = {
+    {"f32", DType::kF32, DType::kF32},
+    {"f32_from_bf16", DType::kBF16, DType::kF32},
+    {"f32_from_q4_1", DType::kQ4_1, DType::kF32},
+    {"f16", DType::kF16, DType::kF16},
+    {"f16_from_f32", DType::kF32, DType::kF16},
+    {"bf16", DType::kBF16, DType::kBF16},
+    {"bf16_from_f16", DType::kF16, DType::kBF16},
+    {"q8_0", DType::kQ8_0, DType::kBF16},
+    {"q4_0", DType::kQ4_0, DType::kBF16},
+    {"q4_1", DType::kQ4_1, DType::kF16},
+};
+
+class LinearForms : public testing::TestWithParam<std::tuple<KernelVariant, FormCase>> {
+ protected:
+  const LinearKernels& kernels() const { return std::get<0>(GetParam()).kernels; }
+  LinearSpec Spec(int64_t n, int64_t k) const {
+    const FormCase& form = std::get<1>(GetParam());
+    return {.parts = {{form.dtype, n}}, .k = k, .compute = form.compute};
+  }
+  bool quantized_dtype() const { return IsQuantized(std::get<1>(GetParam()).dtype); }
+};
+
+TEST_P(LinearForms, ProductIsWithinBounds) {
+  std::mt19937 random(7);
+  for (const int64_t n : {1, 15, 16, 31, 32, 33, 65, 192}) {
+    for (const int64_t k : {1, 3, 31, 32, 64, 129, 576}) {
+      if (quantized_dtype() && k % 32 != 0) continue;
+      const LinearSpec spec = Spec(n, k);
+      const LinearWeights weights(spec, static_cast<uint32_t>(n * 1000 + k));
+      LinearRig rig(spec, weights, kernels(), 2);
+      for (const int32_t rows : {1, 2, 7, 13}) {
+        const std::vector<float> x = RandomRows(rows * k, random);
+        ExpectProduct(spec, weights, x, rig.Run(x.data(), rows), false);
+        const std::vector<float> whole = ExactRows(rows * k, random);
+        ExpectProduct(spec, weights, whole, rig.Run(whole.data(), rows), k % 32 == 0);
+      }
+    }
+  }
+}
+
+TEST_P(LinearForms, RowsDoNotDependOnTheirNumberOrNeighbours) {
+  std::mt19937 random(11);
+  constexpr int32_t kRows = 512;
+  const LinearSpec spec = Spec(97, 160);
+  const LinearWeights weights(spec, 3);
+  LinearRig rig(spec, weights, kernels(), 2);
+  const std::vector<float> x = RandomRows(kRows * spec.k, random);
+  const std::vector<float> all = rig.Run(x.data(), kRows);
+  std::vector<int32_t> counts = {257};
+  for (int32_t m = 1; m <= 130; ++m) counts.push_back(m);
+  for (const int32_t m : counts) {
+    const int32_t first = m * 7 % (kRows - m + 1);
+    const std::vector<float> some = rig.Run(&x[first * spec.k], m);
+    ASSERT_TRUE(SameBits(some.data(), &all[first * spec.n()], m * spec.n())) << m << " rows";
+  }
+}
+
+TEST_P(LinearForms, WorkersDoNotChangeBits) {
+  std::mt19937 random(13);
+  const LinearSpec spec = Spec(97, 160);
+  const LinearWeights weights(spec, 4);
+  const std::vector<float> x = RandomRows(200 * spec.k, random);
+  LinearRig one(spec, weights, kernels(), 1);
+  for (const int workers : {2, 3}) {
+    LinearRig rig(spec, weights, kernels(), workers);
+    for (const int32_t m : {1, 3, 64, 200}) {
+      ASSERT_EQ(one.Run(x.data(), m), rig.Run(x.data(), m)) << workers << " workers, " << m;
+    }
+  }
+}
+
+TEST_P(LinearForms, FloatFormsAreOneChainOfFma) {
+  const FormCase& form = std::get<1>(GetParam());
+  if (form.compute == DType::kBF16 || (form.compute != DType::kF32 && quantized_dtype())) {
+    return;  // other sums
+  }
+  std::mt19937 random(17);
+  const LinearSpec spec = Spec(37, 96);
+  const LinearWeights weights(spec, 5);
+  LinearRig rig(spec, weights, kernels(), 2);
+  const std::vector<float> x = RandomRows(5 * spec.k, random);
+  const std::vector<float> w = DequantizeAll(form.dtype, weights.parts[0], spec.n(), spec.k);
+  const std::vector<float> y = rig.Run(x.data(), 5);
+  for (int64_t i = 0; i < 5 * spec.n(); ++i) {
+    float sum = 0;
+    for (int64_t k = 0; k < spec.k; ++k) {
+      const float weight = AsForm(FormOf(form.dtype, form.compute), w[i % spec.n() * spec.k + k]);
+      sum = std::fma(x[i / spec.n() * spec.k + k], weight, sum);
+    }
+    ASSERT_EQ(y[i], sum) << i;
+  }
+}
+
+TEST_P(LinearForms, EpilogueGivesTheBitsOfItsFormula) {
+  std::mt19937 random(19);
+  const LinearSpec plain = Spec(75, 64);
+  const LinearWeights weights(plain, 6);
+  const std::vector<float> x = RandomRows(9 * plain.k, random);
+  const std::vector<float> residual = RandomRows(9 * plain.n(), random);
+  const std::vector<float> product = LinearRig(plain, weights, kernels(), 2).Run(x.data(), 9);
+  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kSilu}) {
+    for (const int parts : {0, 1, 2, 3}) {
+      LinearSpec spec = plain;
+      spec.activation = activation;
+      spec.bias = (parts & 1) != 0;
+      spec.residual = (parts & 2) != 0;
+      LinearRig rig(spec, weights, kernels(), 2);
+      const std::vector<float> y = rig.Run(x.data(), 9, residual.data());
+      for (size_t i = 0; i < y.size(); ++i) {
+        float expected = product[i];
+        if (spec.bias) expected += weights.bias[i % spec.n()];
+        if (activation == Activation::kRelu) expected = expected > 0.0f ? expected : 0.0f;
+        if (activation == Activation::kSilu) expected = Silu(expected);
+        if (spec.residual) expected += residual[i];
+        ASSERT_TRUE(SameBits(&y[i], &expected, 1)) << i << ": " << y[i] << " " << expected;
+      }
+    }
+  }
+}
+
+TEST_P(LinearForms, NotANumberStaysInItsRow) {
+  std::mt19937 random(23);
+  const LinearSpec spec = Spec(40, 96);
+  const LinearWeights weights(spec, 8);
+  LinearRig rig(spec, weights, kernels(), 2);
+  std::vector<float> x = RandomRows(8 * spec.k, random);
+  const std::vector<float> clean = rig.Run(x.data(), 8);
+  x[2 * spec.k + 70] = std::numeric_limits<float>::quiet_NaN();
+  x[5 * spec.k + 1] = std::numeric_limits<float>::infinity();
+  const std::vector<float> y = rig.Run(x.data(), 8);
+  for (int64_t r = 0; r < 8; ++r) {
+    for (int64_t n = 0; n < spec.n(); ++n) {
+      const float value = y[r * spec.n() + n];
+      if (r == 2) {
+        ASSERT_TRUE(std::isnan(value));
+      } else if (r == 5) {
+        ASSERT_FALSE(std::isfinite(value));
+      } else {
+        ASSERT_EQ(value, clean[r * spec.n() + n]);
+      }
+    }
+  }
+}
+
+std::string NameOf(const testing::TestParamInfo<LinearForms::ParamType>& info) {
+  return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+}
+INSTANTIATE_TEST_SUITE_P(All, LinearForms,
+                         testing::Combine(testing::ValuesIn(KernelVariants()),
+                                          testing::ValuesIn(kForms)),
+                         NameOf);
+
+class StackedLinear : public testing::TestWithParam<KernelVariant> {};
+
+TEST_P(StackedLinear, PartsOfDifferentTypesKeepTheirPlaces) {
+  const LinearSpec spec = {
+      .parts = {{DType::kQ4_1, 33}, {DType::kBF16, 20}, {DType::kQ8_0, 64}, {DType::kQ4_0, 1}},
+      .k = 224};
+  const LinearWeights weights(spec, 9);
+  std::mt19937 random(29);
+  for (const int workers : {1, 2, 5}) {
+    LinearRig rig(spec, weights, GetParam().kernels, workers);
+    for (const int32_t rows : {1, 6, 40}) {
+      const std::vector<float> x = RandomRows(rows * spec.k, random);
+      ExpectProduct(spec, weights, x, rig.Run(x.data(), rows), false);
+    }
+  }
+}
+
+TEST_P(StackedLinear, PackedWeightsAreNoLargerThanTheFile) {
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kBF16}) {
+    const LinearSpec spec = {.parts = {{dtype, 320}, {dtype, 192}}, .k = 576};
+    const LinearWeights weights(spec, 10);
+    LinearRig rig(spec, weights, GetParam().kernels, 2);
+    EXPECT_EQ(rig.weight_bytes(), spec.n() * RowBytes(dtype, spec.k));
+  }
+}
+
+std::string VariantName(const testing::TestParamInfo<KernelVariant>& info) {
+  return info.param.name;
+}
+INSTANTIATE_TEST_SUITE_P(All, StackedLinear, testing::ValuesIn(KernelVariants()), VariantName);
+
+}  // namespace
+}  // namespace spry
