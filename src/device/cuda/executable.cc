@@ -67,7 +67,8 @@ class CudaExecutable final : public Executable {
     const StepHeader& header = *Slot(step).header;
     CHECK(header.num_tokens <= limits_.max_tokens && header.num_rows <= limits_.max_rows);
     CHECK(header.num_samples <= limits_.max_samples);
-    last_samples_ = header.num_samples;
+    last_shape_ = {
+        .tokens = header.num_tokens, .rows = header.num_rows, .samples = header.num_samples};
     const LaunchShape shape = BucketOf(header, limits_);
     if (!options_.capture_graphs) return LaunchAll(shape);
     SPRY_ASSIGN_OR_RETURN(const cudaGraphExec_t graph, graphs_->Get(shape));
@@ -89,16 +90,17 @@ class CudaExecutable final : public Executable {
 
   Status CopyLogits(std::span<float> logits) override {
     const Matrix matrix = context_->Resolve(program_.logits);
-    CHECK(matrix.stride == matrix.width && matrix.dtype == DType::kF32);
-    const int64_t count = last_samples_ * matrix.width;
-    if (static_cast<int64_t>(logits.size()) != count) {
-      return InvalidArgument(
-          fmt::format("the last step has {} logits; room for {} was given", count, logits.size()));
+    CHECK(matrix.dtype == DType::kF32);
+    const int64_t rows = last_shape_.Of(matrix.rows);
+    if (static_cast<int64_t>(logits.size()) != rows * matrix.width) {
+      return InvalidArgument(fmt::format("the last step has {} x {} logits; room for {} was given",
+                                         rows, matrix.width, logits.size()));
     }
     SPRY_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
-    return CudaStatus(
-        cudaMemcpy(logits.data(), matrix.data, logits.size_bytes(), cudaMemcpyDeviceToHost),
-        "cudaMemcpy of logits");
+    return CudaStatus(cudaMemcpy2D(logits.data(), matrix.width * sizeof(float), matrix.data,
+                                   matrix.stride * sizeof(float), matrix.width * sizeof(float),
+                                   rows, cudaMemcpyDeviceToHost),
+                      "cudaMemcpy2D of logits");
   }
 
   std::string Stats() const override {
@@ -192,7 +194,7 @@ class CudaExecutable final : public Executable {
   std::optional<BindContext> context_;
   std::vector<BoundLaunch> launches_;
   std::optional<GraphCache> graphs_;
-  int64_t last_samples_ = 0;
+  LaunchShape last_shape_;  // the true counts of the step launched last
   uint64_t polls_ = 0;
 };
 
