@@ -91,7 +91,7 @@ PRE_TOKENIZERS = {
     "llama-bpe": ([split(LLAMA3), byte_level()], False, True),
     "dbrx": ([split(LLAMA3), byte_level()], False, False),
     "qwen2": ([split(QWEN2), byte_level()], True, False),
-    "qwen35": ([split(QWEN35), byte_level()], True, False),
+    "qwen35": ([split(QWEN35), byte_level()], False, False),
     "gpt-4o": ([split(GPT4O), byte_level()], False, False),
     "tekken": ([split(TEKKEN), byte_level()], False, True),
     "bloom": ([split(BLOOM), byte_level()], False, False),
