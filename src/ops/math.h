@@ -22,8 +22,8 @@ SPRY_HOST_DEVICE inline uint32_t BitsFromFloat(float value) {
   return bits;
 }
 
-// exp(x) for x <= 88; 0 below -87. x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts so that
-// n * kLn2High is exact. Polynomial of degree 5 for (exp(r) - 1 - r) / r^2.
+// exp(x) for x <= 88; 0 below -87; NaN for NaN. x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts
+// so that n * kLn2High is exact. Polynomial of degree 5 for (exp(r) - 1 - r) / r^2.
 inline constexpr float kLog2E = 1.44269504088896341f;
 inline constexpr float kLn2High = 0.693359375f;
 inline constexpr float kLn2Low = -2.12194440e-4f;
@@ -31,7 +31,9 @@ inline constexpr float kExpMin = -87.0f;
 inline constexpr float kExpMax = 88.0f;
 
 SPRY_HOST_DEVICE inline float Exp(float x) {
-  const float clamped = fminf(fmaxf(x, kExpMin), kExpMax);
+  // As the min and max instructions compare: a NaN passes and stays a NaN.
+  const float above = kExpMin > x ? kExpMin : x;
+  const float clamped = kExpMax < above ? kExpMax : above;
   const float n = rintf(clamped * kLog2E);
   float r = fmaf(-n, kLn2High, clamped);
   r = fmaf(-n, kLn2Low, r);
@@ -66,6 +68,9 @@ SPRY_HOST_DEVICE inline float Log(float x) {
   tail = fmaf(-0.5f, square, tail);
   return fmaf(e, kLn2High, m + tail);
 }
+
+// Absolute error below 1e-6, which is what a soft cap needs; small x lose relative accuracy.
+SPRY_HOST_DEVICE inline float Tanh(float x) { return 1.0f - 2.0f / (Exp(2.0f * x) + 1.0f); }
 
 SPRY_HOST_DEVICE inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 

@@ -9,6 +9,8 @@
 
 namespace spry {
 
+inline constexpr int kMaxThreads = 1024;
+
 enum class CpuIsa { kAuto, kReference, kAvx2, kAvx512, kAmx };
 
 struct CpuDeviceOptions {

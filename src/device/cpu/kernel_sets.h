@@ -1,5 +1,5 @@
-// The kernels of each instruction set. A set overlays the table below it: it replaces the binders of
-// the ops it has kernels for and leaves the others.
+// The kernels of each instruction set. A set overlays the table below it: it replaces the binders
+// of the ops it has kernels for and leaves the others.
 #pragma once
 
 #include "device/cpu/kernel.h"

@@ -1,0 +1,103 @@
+#include "device/cpu/cpu_executable.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+namespace spry {
+namespace {
+
+int64_t CheckpointBytes(const Program& program, const OpRecord& op) {
+  int64_t bytes = 0;
+  for (const WeightId id : op.weights) {
+    for (const WeightHandle& part : program.weight(id).parts) {
+      bytes += RowBytes(part.dtype, part.shape.elements().value_or(0));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+CpuExecutable::CpuExecutable(const Program& program, const StepLimits& limits,
+                             std::shared_ptr<WorkerPool> pool)
+    : pool_(std::move(pool)), ring_(limits), context_(program, limits, *pool_) {}
+
+Result<std::unique_ptr<CpuExecutable>> CpuExecutable::Make(const Program& program,
+                                                           const StepLimits& limits,
+                                                           std::shared_ptr<WorkerPool> pool,
+                                                           const CpuBinding& binding) {
+  auto executable =
+      std::unique_ptr<CpuExecutable>(new CpuExecutable(program, limits, std::move(pool)));
+  SPRY_RETURN_IF_ERROR(executable->Bind(binding));
+  return executable;
+}
+
+Status CpuExecutable::Bind(const CpuBinding& binding) {
+  const Program& program = context_.program();
+  context_.AllocateKv(binding.attention.bytes_per_block);
+  int64_t total_bytes = 0, done_bytes = 0;
+  for (const OpRecord& op : program.ops) total_bytes += CheckpointBytes(program, op);
+  for (const OpRecord& op : program.ops) {
+    switch (op.id) {
+      case OpId::kStage:
+        calls_.push_back(ring_.StageCall());
+        continue;
+      case OpId::kAdvance:
+        calls_.push_back(ring_.AdvanceCall());
+        continue;
+      default:
+        break;
+    }
+    BindFn bind = binding.kernels[static_cast<int>(op.id)];
+    if (op.id == OpId::kWriteKv) bind = binding.attention.bind_write_kv;
+    if (op.id == OpId::kAttention) bind = binding.attention.bind_attention;
+    if (bind == nullptr) {
+      return Unimplemented(fmt::format("the CPU device has no kernel for {}", OpName(op.id)));
+    }
+    SPRY_ASSIGN_OR_RETURN(const BoundCall call, bind(op, context_));
+    calls_.push_back(call);
+    done_bytes += CheckpointBytes(program, op);
+    if (binding.progress) binding.progress(done_bytes, total_bytes);
+  }
+  context_.FinishBinding();
+  return {};
+}
+
+void CpuExecutable::RunCalls(const void* context, Worker& worker) {
+  const CpuExecutable& self = *static_cast<const CpuExecutable*>(context);
+  for (const BoundCall& call : self.calls_) {
+    call.run(call.args, self.ring_.state(), worker);
+    worker.Barrier();
+  }
+}
+
+Status CpuExecutable::Launch(StepId step) {
+  ring_.SetStep(step);
+  pool_->Run(RunCalls, this);
+  return {};
+}
+
+Result<const RowResult*> CpuExecutable::Poll(StepId step) {
+  const StepResult& result = ring_.result(step);
+  CHECK(*result.step == step.value() + 1);  // Launch has run it to its end
+  return static_cast<const RowResult*>(result.rows);
+}
+
+Status CpuExecutable::CopyLogits(std::span<float> logits) {
+  const Tensor& tensor = context_.program().logits;
+  if (tensor.buffer.value() < 0) return Unimplemented("this program computes no logits");
+  const int32_t rows = ring_.state().header->num_samples;
+  if (static_cast<int64_t>(logits.size()) != rows * tensor.width) {
+    return InvalidArgument(fmt::format("room for {} logits was given; the step has {} x {}",
+                                       logits.size(), rows, tensor.width));
+  }
+  const Matrix matrix = context_.Resolve(tensor);
+  for (int32_t l = 0; l < rows; ++l) {
+    std::memcpy(logits.data() + l * tensor.width, matrix.Row(l), tensor.width * sizeof(float));
+  }
+  return {};
+}
+
+}  // namespace spry

@@ -1,0 +1,45 @@
+// What this process may use of the machine it runs on. Paths are parameters so that tests can show
+// other machines.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spry {
+
+struct CpuFeatures {
+  bool avx2 = false;    // with FMA and F16C
+  bool avx512 = false;  // F, BW, DQ, VL
+  bool avx512_vnni = false;
+  bool avx512_bf16 = false;
+};
+CpuFeatures DetectCpuFeatures();
+
+// The logical CPUs that the scheduler may put this process on.
+std::vector<int> AllowedCpus();
+
+// Physical cores among `cpus`; a CPU whose topology is unknown counts as a core.
+int CountPhysicalCores(std::span<const int> cpus, const std::string& topology_root);
+inline constexpr char kTopologyRoot[] = "/sys/devices/system/cpu";
+
+// The tightest cgroup v2 limits on this process, in CPUs and in bytes; nothing without a limit.
+struct CgroupLimits {
+  std::optional<double> cpus;
+  std::optional<int64_t> memory_bytes;
+  std::optional<int64_t> memory_used_bytes;  // in the group that has the tightest memory limit
+};
+CgroupLimits ReadCgroupLimits(const std::string& self_cgroup, const std::string& cgroup_root);
+inline constexpr char kSelfCgroup[] = "/proc/self/cgroup";
+inline constexpr char kCgroupRoot[] = "/sys/fs/cgroup";
+
+struct MemoryInfo {
+  int64_t total_bytes = 0;
+  int64_t available_bytes = 0;
+};
+MemoryInfo ReadMemoryInfo(const std::string& meminfo);
+inline constexpr char kMemInfo[] = "/proc/meminfo";
+
+}  // namespace spry

@@ -1,0 +1,65 @@
+#include "device/cpu/step_ring.h"
+
+#include <atomic>
+
+#include "ops/advance.h"
+#include "ops/stage.h"
+
+namespace spry {
+
+int64_t StepRing::Bytes(const StepLimits& limits) {
+  return StepStateBytes(limits) +
+         (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
+}
+
+StepRing::StepRing(const StepLimits& limits)
+    : limits_(limits), memory_(MemoryRegion::Map(Bytes(limits), PageKind::kNormal)) {
+  CHECK(limits.ring_size >= 1 && memory_.data() != nullptr);
+  std::byte* at = memory_.data();
+  state_ = MapStepState(limits, at);
+  at += StepStateBytes(limits);
+  for (int i = 0; i < limits.ring_size; ++i) {
+    slots_.push_back(MapStepSlot(limits, at));
+    at += StepSlotBytes(limits);
+    results_.push_back(MapStepResult(limits, at));
+    at += StepResultBytes(limits);
+  }
+}
+
+BoundCall StepRing::StageCall() const { return {.op = OpId::kStage, .run = Stage, .args = this}; }
+BoundCall StepRing::AdvanceCall() const {
+  return {.op = OpId::kAdvance, .run = Advance, .args = this};
+}
+
+void StepRing::Stage(const void* args, const StepState& state, Worker& worker) {
+  const StepRing& ring = *static_cast<const StepRing*>(args);
+  const StepSlot& slot = ring.slot(ring.step_);
+  if (worker.index() == 0) {
+    *state.header = *slot.header;
+    for (int32_t i = 0; i < slot.header->num_joins; ++i) ApplyJoin(state, slot.joins[i]);
+    for (int32_t i = 0; i < slot.header->num_block_writes; ++i) {
+      ApplyBlockWrite(ring.limits_, state, slot.block_writes[i]);
+    }
+  }
+  worker.Barrier();
+  const Share share = ShareOf(slot.header->num_rows, worker);
+  for (int64_t r = share.begin; r < share.end; ++r) {
+    const int32_t index = static_cast<int32_t>(r);
+    const StagedRow row = StageRow(state, slot.rows[r], index);
+    for (int32_t i = 0; i < row.num_tokens; ++i) StageToken(state, slot, row, index, i);
+  }
+}
+
+void StepRing::Advance(const void* args, const StepState& state, Worker& worker) {
+  const StepRing& ring = *static_cast<const StepRing*>(args);
+  const StepResult& result = ring.result(ring.step_);
+  const Share share = ShareOf(state.header->num_rows, worker);
+  for (int64_t r = share.begin; r < share.end; ++r) {
+    AdvanceRow(state, static_cast<int32_t>(r), result.rows[r]);
+  }
+  worker.Barrier();
+  if (worker.index() != 0) return;
+  std::atomic_ref<uint64_t>(*result.step).store(ring.step_.value() + 1, std::memory_order_release);
+}
+
+}  // namespace spry

@@ -1,0 +1,43 @@
+// The step memory of the CPU device: the rings of slots and results that the host shares, the state
+// that kernels are bound to, and the two ops that pass between them.
+#pragma once
+
+#include <vector>
+
+#include "device/cpu/kernel.h"
+#include "device/cpu/memory_region.h"
+#include "program/step.h"
+
+namespace spry {
+
+class StepRing {
+ public:
+  explicit StepRing(const StepLimits& limits);
+  // Bound calls point to it.
+  StepRing(const StepRing&) = delete;
+  StepRing& operator=(const StepRing&) = delete;
+
+  static int64_t Bytes(const StepLimits& limits);
+
+  const StepState& state() const { return state_; }
+  const StepSlot& slot(StepId step) const { return slots_[step.value() % slots_.size()]; }
+  const StepResult& result(StepId step) const { return results_[step.value() % results_.size()]; }
+
+  // The step that stage and advance serve from now on.
+  void SetStep(StepId step) { step_ = step; }
+  BoundCall StageCall() const;
+  BoundCall AdvanceCall() const;
+
+ private:
+  static void Stage(const void* args, const StepState& state, Worker& worker);
+  static void Advance(const void* args, const StepState& state, Worker& worker);
+
+  StepLimits limits_;
+  MemoryRegion memory_;
+  StepState state_;
+  std::vector<StepSlot> slots_;
+  std::vector<StepResult> results_;
+  StepId step_{0};
+};
+
+}  // namespace spry
