@@ -31,9 +31,11 @@ struct BlockHash {
   bool operator==(const BlockHash&) const = default;
 };
 
+inline constexpr int kMaxBlockSize = 256;  // tokens
+
 struct BlockPoolOptions {
   int num_blocks = 0;
-  int block_size = 16;         // tokens
+  int block_size = 16;         // tokens, 1 to kMaxBlockSize
   bool prefix_caching = true;  // off: Find finds nothing and Publish does nothing
   uint64_t hash_key = 0;       // random in production, so that nobody can craft collisions
 };
@@ -45,6 +47,8 @@ class BlockPool {
   int block_size() const { return options_.block_size; }
   int num_blocks() const { return options_.num_blocks; }
   int num_free() const { return num_free_; }
+  bool prefix_caching() const { return options_.prefix_caching; }
+  int references(BlockId block) const { return blocks_[block.value()].references; }
 
   // A block with one reference, the least recently freed first; what was published in it is
   // forgotten. Nothing when every block is in use.
@@ -63,7 +67,8 @@ class BlockPool {
   // The block that holds exactly these tokens after the prefix that `hash` names (the tokens of the
   // block are compared, so a collision within a block cannot give a wrong hit). Takes no reference.
   std::optional<BlockId> Find(BlockHash hash, std::span<const TokenId> block_tokens) const;
-  // Makes an in-use block hittable. No effect when the hash is known already (first one wins).
+  // Makes an in-use block hittable. No effect when the hash is known already (first one wins). A
+  // block is published once in its use.
   void Publish(BlockId block, BlockHash hash, std::span<const TokenId> block_tokens);
 
   // Forgets every published block that is free, and says whether nothing published is left (blocks
@@ -74,14 +79,38 @@ class BlockPool {
   Status CheckIntegrity() const;
 
  private:
-  // Blocks form a doubly linked free list by index; kNone ends it. The prefix index is an open
-  // addressing table of block ids sized at twice num_blocks, so that it never grows.
-  struct Block;
+  static constexpr int32_t kNone = -1;
+
+  struct Block {
+    BlockHash hash;  // while published
+    int32_t references = 0;
+    int32_t previous = kNone;  // neighbours on the free list, while free
+    int32_t next = kNone;
+    bool published = false;
+  };
+
+  std::span<const TokenId> TokensOf(int32_t block) const;
+  void PushFree(int32_t block);
+  void TakeFree(int32_t block);
+  // Where the index holds the hash, or the empty slot that ends the search for it.
+  size_t SlotOf(BlockHash hash) const;
+  void Forget(int32_t block);
+  Status CheckFreeList() const;
+  Status CheckIndex() const;
+
   BlockPoolOptions options_;
   int num_free_ = 0;
+  int num_published_ = 0;
   std::vector<Block> blocks_;
   std::vector<TokenId> tokens_;  // [num_blocks, block_size], of published blocks
+  // The free list, by block number: least recently freed at the head.
+  int32_t free_head_ = kNone;
+  int32_t free_tail_ = kNone;
+  // Open addressing with linear probing: block numbers at the slots of their hashes. A power of two
+  // of at least twice num_blocks, so that it never grows and a search is short. Removing shifts
+  // later entries back, so there are no tombstones to clean up.
   std::vector<int32_t> index_;
+  size_t index_mask_ = 0;
 };
 
 }  // namespace spry

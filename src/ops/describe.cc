@@ -23,12 +23,9 @@ std::string Describe(const Program& program, const Tensor& tensor) {
 
 std::string Describe(Activation activation) {
   switch (activation) {
-    case Activation::kNone:
-      return "none";
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kSilu:
-      return "silu";
+    case Activation::kNone: return "none";
+    case Activation::kRelu: return "relu";
+    case Activation::kSilu: return "silu";
   }
   return "?";
 }
@@ -45,8 +42,7 @@ std::string DescribeParams(const OpRecord& op) {
     case OpId::kActivation:
     case OpId::kGatedActivation:
       return ", act=" + Describe(op.params.As<ActivationParams>().activation);
-    case OpId::kRope:
-      return op.params.As<RopeParams>().interleaved ? ", interleaved" : "";
+    case OpId::kRope: return op.params.As<RopeParams>().interleaved ? ", interleaved" : "";
     case OpId::kWriteKv:
       return fmt::format(", layer={}", op.params.As<WriteKvParams>().layer.value());
     case OpId::kAttention: {
@@ -54,8 +50,7 @@ std::string DescribeParams(const OpRecord& op) {
       return fmt::format(", layer={}, heads={}/{}x{}", params.layer.value(), params.num_heads,
                          params.num_kv_heads, params.head_dim);
     }
-    default:
-      return "";
+    default: return "";
   }
 }
 

@@ -6,7 +6,8 @@
 
 namespace spry {
 
-WeightHandle RopeTable(std::span<const double> frequencies, int64_t max_length) {
+WeightId AddRopeTable(Tracer& tracer, std::span<const double> frequencies) {
+  const int64_t max_length = tracer.options().max_length;
   const int64_t half = static_cast<int64_t>(frequencies.size());
   WeightHandle handle{
       .name = "rope_table", .dtype = DType::kF32, .shape = Shape{max_length, 2 * half}};
@@ -25,10 +26,10 @@ WeightHandle RopeTable(std::span<const double> frequencies, int64_t max_length) 
                       .data = std::as_bytes(std::span(*table)),
                       .owner = table};
   };
-  return handle;
+  return tracer.AddWeight({&handle, 1});
 }
 
-void Rope(Tracer& tracer, const Tensor& q, const Tensor& k, const WeightHandle& table,
+void Rope(Tracer& tracer, const Tensor& q, const Tensor& k, WeightId table,
           const RopeParams& params) {
   DimBinder dims(tracer, "rope");
   dims.Bind("H*D", q.width, "q");
@@ -36,12 +37,11 @@ void Rope(Tracer& tracer, const Tensor& q, const Tensor& k, const WeightHandle& 
   dims.Bind("Hkv*D", k.width, "k");
   dims.Bind("Hkv*D", int64_t{params.num_kv_heads} * params.head_dim, "kv heads x head_dim");
   dims.Bind("rotary_dim", params.rotary_dim, "params");
-  dims.Bind("rotary_dim", table.shape[1], table.name);
-  const WeightId weight = tracer.AddWeight({&table, 1});
+  dims.Bind("rotary_dim", tracer.weight(table).columns, "rope table");
   tracer.Emit({.id = OpId::kRope,
                .inputs = {q, k},
                .outputs = {q, k},
-               .weights = {weight},
+               .weights = {table},
                .params = OpParams::Of(params)});
 }
 

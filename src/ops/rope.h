@@ -18,10 +18,10 @@ struct RopeParams {
   bool interleaved = false;
 };
 
-// The table for these frequencies (radians per position, [rotary_dim / 2]) as a weight.
-WeightHandle RopeTable(std::span<const double> frequencies, int64_t max_length);
+// The table for these frequencies (radians per position, [rotary_dim / 2]), one for all layers.
+WeightId AddRopeTable(Tracer& tracer, std::span<const double> frequencies);
 
-void Rope(Tracer& tracer, const Tensor& q, const Tensor& k, const WeightHandle& table,
+void Rope(Tracer& tracer, const Tensor& q, const Tensor& k, WeightId table,
           const RopeParams& params);
 
 }  // namespace spry

@@ -15,12 +15,9 @@ std::string_view OpName(OpId id) {
 
 char RowDimLetter(RowDim dim) {
   switch (dim) {
-    case RowDim::kTokens:
-      return 'T';
-    case RowDim::kRows:
-      return 'R';
-    case RowDim::kSamples:
-      return 'L';
+    case RowDim::kTokens: return 'T';
+    case RowDim::kRows: return 'R';
+    case RowDim::kSamples: return 'L';
   }
   return '?';
 }
@@ -29,12 +26,9 @@ namespace {
 
 int64_t MaxRows(RowDim dim, const StepLimits& limits) {
   switch (dim) {
-    case RowDim::kTokens:
-      return limits.max_tokens;
-    case RowDim::kRows:
-      return limits.max_rows;
-    case RowDim::kSamples:
-      return limits.max_samples;
+    case RowDim::kTokens: return limits.max_tokens;
+    case RowDim::kRows: return limits.max_rows;
+    case RowDim::kSamples: return limits.max_samples;
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 // One step, as plain data: which rows compute which tokens, and what changed since the last step.
-// Made by the Scheduler, read by the runtime before the next call to Schedule. The vectors are
-// reused from step to step and keep their capacity.
+// Made by the Scheduler, read by the runtime before any other call to the Scheduler (it points into
+// requests, which a cancel or a commit may end). The vectors are reused from step to step and keep
+// their capacity.
 #pragma once
 
 #include <cstdint>

@@ -23,31 +23,36 @@ struct RequestSpec {
 
 enum class RequestState : uint8_t { kWaiting, kRunning };
 
-struct Request {
+// What every step reads comes first, in two cache lines.
+struct alignas(64) Request {
   RequestId id;
   RequestState state = RequestState::kWaiting;
-  RowParams params;
-
-  // The prompt, then committed outputs. Capacity for the longest possible result is reserved at
-  // Submit, so that a steady step never grows it.
-  std::vector<TokenId> tokens;
-  int num_prompt = 0;
 
   // While running.
   RowId row;
-  uint32_t generation = 0;  // of the row; results of an older generation are dropped
-  int prefill_length = 0;   // tokens known at admission; beyond it the device feeds itself
-  int num_launched = 0;     // tokens whose KV a launched step computes; >= committed ones
+  int prefill_length = 0;  // tokens known at admission; beyond it the device feeds itself
+  int num_launched = 0;    // tokens whose KV a launched step computes; >= committed ones
   int outputs_in_flight = 0;
-  std::vector<BlockId> blocks;
 
-  // Hash chain over the full blocks of `tokens`.
-  std::vector<BlockHash> hashes;
-  BlockHash root;
-  int num_published = 0;  // leading blocks of `blocks` known to the prefix index
+  int num_prompt = 0;
+  // The prompt, then committed outputs. Capacity for the longest possible result, like that of
+  // `blocks` and `hashes`, is reserved at admission, so that a steady step never grows it.
+  std::vector<TokenId> tokens;
+  std::vector<BlockId> blocks;  // while running
+  int num_published = 0;        // leading blocks of `blocks` known to the prefix index
 
   int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
+  RowParams params;
+
+  // Hash chain over the full blocks of `tokens`, as far as somebody asked.
+  std::vector<BlockHash> hashes;
+  BlockHash root;
+
   bool admitted_before = false;
+
+  // Neighbours in the waiting queue.
+  Request* previous = nullptr;
+  Request* next = nullptr;
 
   int num_outputs() const { return static_cast<int>(tokens.size()) - num_prompt; }
 };

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "api/row.h"
@@ -21,6 +22,8 @@
 #include "kv/block_pool.h"
 #include "sched/batch_plan.h"
 #include "sched/request.h"
+#include "sched/request_queue.h"
+#include "sched/step_ring.h"
 
 namespace spry {
 
@@ -56,7 +59,6 @@ class Scheduler {
  public:
   // `pool` must outlive this and hold at least one request of max_model_len.
   Scheduler(const SchedulerOptions& options, BlockPool& pool);
-  ~Scheduler();
 
   // Takes a request into the waiting queue. InvalidArgument when the prompt leaves no room for a
   // token within max_model_len; ResourceExhausted when the queue is full.
@@ -71,7 +73,8 @@ class Scheduler {
     kNothing,  // no request can use a step now (none at all, or all wait for steps in flight)
     kRetire,   // blocks ran out: commit every step in flight, then call again to preempt
   };
-  // A kLaunch plan counts as launched when this returns.
+  // A kLaunch plan counts as launched when this returns. Not to be called while
+  // max_steps_in_flight steps are in flight.
   Outcome Schedule(BatchPlan& plan);
 
   // Takes the results of the oldest step in flight: results[i] belongs to the i-th row of its plan.
@@ -79,16 +82,68 @@ class Scheduler {
   // `results`.
   void Commit(std::span<const RowResult> results, std::vector<TokenEvent>& events);
 
-  int steps_in_flight() const;
-  bool idle() const;  // no request at all
+  int steps_in_flight() const { return steps_.size(); }
+  bool idle() const { return requests_.empty(); }  // no request at all
   const Request* Find(RequestId request) const;
   SchedulerStats stats() const;
   // Checks the pool and that every block's references are exactly those of the running requests.
   Status CheckIntegrity() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  // A permanent row of the device.
+  struct Row {
+    Request* owner = nullptr;
+    uint32_t generation = 0;  // owners so far
+  };
+
+  // scheduler.cc: the step's budget on running requests, and room for them.
+  int TokensWanted(const Request& request) const;
+  bool NeedsBlock(const Request& request) const;
+  int BlocksNeeded() const;
+  void PreemptNewest();
+  void PlanRow(Request& request, BatchPlan& plan);
+  void AddBlock(Request& request, BlockId block, BatchPlan& plan);
+  void RememberStep(const BatchPlan& plan);
+
+  // admission.cc: requests come in, get a row and blocks, and leave.
+  bool Admit(Request& request, BatchPlan& plan);
+  bool TakeBlocks(Request& request);
+  void TakeRow(Request& request, BatchPlan& plan);
+  void LeaveRow(Request& request);
+  void End(Request& request);
+
+  // prefix.cc: what a request shares with others.
+  std::span<const TokenId> BlockTokens(const Request& request, int index) const;
+  BlockHash HashOfBlock(Request& request, int index) const;
+  void FindCachedBlocks(Request& request) const;
+  void PublishBlocks(Request& request, int num_tokens);
+
+  // commit.cc
+  TokenEvent TakeResult(Request& request, bool sampled, const RowResult& result);
+
+  // integrity.cc
+  Status CheckBlocks() const;
+  Status CheckRows() const;
+  Status CheckCounts() const;
+
+  int BlocksFor(int num_tokens) const {
+    return (num_tokens + pool_.block_size() - 1) / pool_.block_size();
+  }
+
+  SchedulerOptions options_;
+  BlockPool& pool_;
+  std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
+  RequestQueue waiting_;
+  std::vector<Request*> running_;  // in order of arrival
+  std::vector<Row> rows_;
+  std::vector<RowId> free_rows_;
+  StepRing steps_;
+  std::vector<PlannedRow> prompt_rows_;  // of the plan in the making; they follow its decode rows
+  // The first waiting request found too few blocks, and none came free since: no use to look again.
+  bool waits_for_blocks_ = false;
+  uint64_t preemptions_ = 0;
+  uint64_t prefix_query_tokens_ = 0;
+  uint64_t prefix_hit_tokens_ = 0;
 };
 
 }  // namespace spry

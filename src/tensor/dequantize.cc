@@ -31,17 +31,12 @@ void DequantizeRow(DType dtype, const std::byte* row, int64_t elements, float* o
   const int64_t blocks = elements / traits.block_elements;
   for (int64_t b = 0; b < blocks; ++b, row += traits.block_bytes, out += traits.block_elements) {
     switch (dtype) {
-      case DType::kF32:
-        std::memcpy(out, row, 4);
-        break;
-      case DType::kF16:
-        *out = F16ToFloat(Load16(row));
-        break;
-      case DType::kBF16:
-        *out = Bf16ToFloat(Load16(row));
-        break;
+      case DType::kF32: std::memcpy(out, row, 4); break;
+      case DType::kF16: *out = F16ToFloat(Load16(row)); break;
+      case DType::kBF16: *out = Bf16ToFloat(Load16(row)); break;
       case DType::kQ4_0:
-        DequantizeQ4(row + 2, F16ToFloat(Load16(row)), 0.0f, 8.0f, out);
+        // -0 is the offset that changes nothing: adding +0 would turn -0 into +0.
+        DequantizeQ4(row + 2, F16ToFloat(Load16(row)), -0.0f, 8.0f, out);
         break;
       case DType::kQ4_1:
         DequantizeQ4(row + 4, F16ToFloat(Load16(row)), F16ToFloat(Load16(row + 2)), 0.0f, out);
@@ -51,8 +46,7 @@ void DequantizeRow(DType dtype, const std::byte* row, int64_t elements, float* o
           out[i] = F16ToFloat(Load16(row)) * static_cast<float>(static_cast<int8_t>(row[2 + i]));
         }
         break;
-      default:
-        CHECK(false && "not a weight type");
+      default: CHECK(false && "not a weight type");
     }
   }
 }

@@ -26,6 +26,9 @@ struct HostTensor {
 // dummy weights are made on the spot. Reading twice is allowed and gives the same bytes.
 struct WeightHandle {
   std::string name;  // as Hugging Face checkpoints name it, whatever the file format
+  // In the file's own words ("BF16", "Q4_K"). For a type that spry does not serve, `read` says so
+  // and dtype means nothing.
+  std::string file_type;
   DType dtype = DType::kF32;
   Shape shape;
   std::function<Result<HostTensor>()> read;

@@ -30,11 +30,11 @@ struct VocabSource {
   std::vector<std::pair<std::string, std::string>> merges;
   std::vector<AddedToken> added_tokens;
 
-  // What cuts the text before BPE, one after another; each keeps the pieces between matches too
-  // ("Isolated"). PCRE2 syntax. Empty: the text is one piece.
+  // What cuts the text before BPE, one after another. Empty: the text is one piece.
   struct Split {
-    std::string pattern;
-    bool digits_alone = false;  // the `Digits(individual_digits)` step; pattern is then empty
+    std::string pattern;        // as tokenizer.json writes it (regex_syntax.h)
+    bool matches_only = false;  // what lies between matches is dropped, not a piece of its own
+    bool byte_level = false;    // matched in the byte-level alphabet: a step after ByteLevel
   };
   std::vector<Split> splits;
   bool nfc = false;  // normalise to NFC first

@@ -1,0 +1,115 @@
+#include "checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "checkpoint/dummy_weights.h"
+#include "checkpoint/file_weights.h"
+#include "checkpoint/ggml_types.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/gguf_model.h"
+#include "checkpoint/gguf_vocab.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/safetensors.h"
+#include "text/tokenizer_files.h"
+
+namespace spry {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Ids that the vocabulary holds to end generation, where the model has a row for them.
+void AddEosTokensOf(const VocabSource& vocab, ModelConfig& config) {
+  const auto add = [&](TokenId id) {
+    if (id.value() >= 0 && id.value() < config.vocab_size) AddEosToken(id, config);
+  };
+  if (vocab.eos) add(*vocab.eos);
+  for (const TokenId id : vocab.end_of_turn) add(id);
+}
+
+// All of a Hugging Face folder but its weights.
+Result<Checkpoint> OpenFolder(const fs::path& folder) {
+  Checkpoint checkpoint;
+  SPRY_ASSIGN_OR_RETURN(checkpoint.config, ReadHfConfig(folder / "config.json"));
+  SPRY_RETURN_IF_ERROR(AddGenerationConfig(folder / "generation_config.json", checkpoint.config));
+  SPRY_ASSIGN_OR_RETURN(std::optional<VocabSource> vocab, ReadTokenizerFiles(folder));
+  if (vocab) {
+    AddEosTokensOf(*vocab, checkpoint.config);
+    checkpoint.vocab = std::make_shared<const VocabSource>(*std::move(vocab));
+  }
+  return checkpoint;
+}
+
+// Early OPT checkpoints lack the outer "model.".
+void CompleteOptNames(std::vector<FileTensor>& tensors) {
+  for (FileTensor& tensor : tensors) {
+    if (tensor.name.starts_with("decoder.")) tensor.name.insert(0, "model.");
+  }
+}
+
+Result<Checkpoint> OpenSafetensors(const fs::path& folder) {
+  SPRY_ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenFolder(folder));
+  checkpoint.format = "safetensors";
+  SPRY_ASSIGN_OR_RETURN(std::vector<FileTensor> tensors, ReadSafetensorsFolder(folder));
+  if (checkpoint.config.architecture == "OPTForCausalLM") CompleteOptNames(tensors);
+  SPRY_ASSIGN_OR_RETURN(checkpoint.weights, MakeFileWeights({.source = folder.string(),
+                                                             .supported_types = kSafetensorsTypes,
+                                                             .tensors = std::move(tensors)}));
+  return checkpoint;
+}
+
+Result<Checkpoint> OpenDummy(const fs::path& folder, uint64_t seed) {
+  SPRY_ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenFolder(folder));
+  checkpoint.format = "dummy";
+  checkpoint.weights = MakeDummyWeights(checkpoint.config.dtype, seed);
+  return checkpoint;
+}
+
+Result<Checkpoint> OpenGguf(const fs::path& path) {
+  SPRY_ASSIGN_OR_RETURN(GgufFile file, ReadGguf(path));
+  Checkpoint checkpoint;
+  checkpoint.format = "gguf";
+  SPRY_ASSIGN_OR_RETURN(checkpoint.config, GgufConfig(file));
+  SPRY_ASSIGN_OR_RETURN(VocabSource vocab, GgufVocab(file.metadata));
+  ModelConfig& config = checkpoint.config;
+  if (static_cast<int64_t>(vocab.pieces.size()) > config.vocab_size) {
+    return InvalidArgument(fmt::format("{}: {} tokens, but tensor 'token_embd.weight' has {} rows",
+                                       path.string(), vocab.pieces.size(), config.vocab_size));
+  }
+  config.bos_token = vocab.bos;
+  AddEosTokensOf(vocab, config);
+  checkpoint.vocab = std::make_shared<const VocabSource>(std::move(vocab));
+  for (FileTensor& tensor : file.tensors) tensor.name = HuggingFaceName(tensor.name);
+  SPRY_ASSIGN_OR_RETURN(checkpoint.weights, MakeFileWeights({.source = path.string(),
+                                                             .supported_types = kGgmlTypesServed,
+                                                             .tensors = std::move(file.tensors)}));
+  // The vocabulary has been copied out of the head of the file.
+  file.file->GiveBack(
+      0, static_cast<size_t>(std::min<uint64_t>(file.data_start, file.file->bytes().size())));
+  return checkpoint;
+}
+
+}  // namespace
+
+Result<Checkpoint> OpenCheckpoint(const fs::path& path, const CheckpointOptions& options) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    return NotFound(fmt::format("{}: {}; expected a model folder, a .gguf file or a config.json",
+                                path.string(), error ? error.message() : "does not exist"));
+  }
+  const bool is_folder = fs::is_directory(status);
+  if (options.load_format == LoadFormat::kDummy) {
+    if (!is_folder && path.filename() != "config.json") {
+      return InvalidArgument(fmt::format(
+          "{}: dummy weights need a config.json or the folder that has it", path.string()));
+    }
+    return OpenDummy(is_folder ? path : path.parent_path(), options.seed);
+  }
+  if (is_folder) return OpenSafetensors(path);
+  if (path.extension() == ".gguf") return OpenGguf(path);
+  return InvalidArgument(fmt::format("{}: expected a model folder or a .gguf file", path.string()));
+}
+
+}  // namespace spry

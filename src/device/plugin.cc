@@ -1,0 +1,33 @@
+#include "device/plugin.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace spry {
+
+Result<std::unique_ptr<Device>> LoadDevicePlugin(const std::string& library,
+                                                 const std::vector<std::filesystem::path>& folders,
+                                                 const PluginOptions& options) {
+  for (const std::filesystem::path& folder : folders) {
+    const std::filesystem::path path = folder / library;
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) continue;
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      return Unavailable(fmt::format("{} cannot be loaded: {}", path.string(), dlerror()));
+    }
+    const auto entry = reinterpret_cast<PluginEntry>(dlsym(handle, kPluginEntry));
+    if (entry == nullptr) {
+      return InvalidArgument(
+          fmt::format("{} is not a device plug-in: it has no {}", path.string(), kPluginEntry));
+    }
+    std::string error;
+    std::unique_ptr<Device> device(entry(kPluginAbi, &options, &error));
+    if (device == nullptr) return Unavailable(fmt::format("{}: {}", path.string(), error));
+    return device;
+  }
+  return NotFound(
+      fmt::format("{} was not found beside the program; build it with SPRY_CUDA=ON", library));
+}
+
+}  // namespace spry

@@ -1,0 +1,81 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "engine/row_params.h"
+#include "ops/random.h"
+
+namespace spry {
+
+Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Device> device,
+                                               const Checkpoint& checkpoint,
+                                               const EngineOptions& options) {
+  std::unique_ptr<Engine> engine(new Engine);
+  engine->device_ = std::move(device);
+  SPRY_ASSIGN_OR_RETURN(engine->runner_,
+                        ModelRunner::Create(*engine->device_, checkpoint, options.runner));
+  const MemoryPlan& memory = engine->runner_->memory_plan();
+  engine->pool_ =
+      std::make_unique<BlockPool>(BlockPoolOptions{.num_blocks = memory.limits.num_blocks,
+                                                   .block_size = memory.limits.block_size,
+                                                   .prefix_caching = options.prefix_caching,
+                                                   .hash_key = Mix64(options.seed)});
+  engine->scheduler_ = std::make_unique<Scheduler>(
+      SchedulerOptions{.max_rows = memory.limits.max_rows,
+                       .max_step_tokens = memory.limits.max_tokens,
+                       .max_model_len = static_cast<int>(memory.max_model_len),
+                       .max_waiting = options.max_waiting,
+                       .max_block_writes = memory.limits.max_block_writes,
+                       .max_steps_in_flight = memory.run_ahead,
+                       .long_prefill_threshold = options.long_prefill_threshold},
+      *engine->pool_);
+  engine->eos_tokens_ = checkpoint.config.eos_tokens;
+  engine->seed_ = options.seed;
+  engine->events_.reserve(memory.limits.max_rows);
+  return engine;
+}
+
+Status Engine::ValidatePrompt(const std::vector<TokenId>& prompt) const {
+  if (prompt.empty()) return InvalidArgument("the prompt is empty; give at least one token");
+  const int64_t vocab_size = program().vocab_size;
+  for (const TokenId id : prompt) {
+    if (id.value() < 0 || id.value() >= vocab_size) {
+      return InvalidArgument(
+          fmt::format("the prompt has token id {}; ids of this model go from 0 to {}", id.value(),
+                      vocab_size - 1));
+    }
+  }
+  return {};
+}
+
+Result<RequestId> Engine::Submit(GenerationRequest request) {
+  SPRY_RETURN_IF_ERROR(Validate(request.sampling, program().vocab_size));
+  SPRY_RETURN_IF_ERROR(ValidatePrompt(request.prompt));
+  const RequestId id(next_request_);
+  SPRY_ASSIGN_OR_RETURN(const RowParams params,
+                        MakeRowParams(request.sampling, eos_tokens_, Mix64(seed_ + id.value())));
+  SPRY_RETURN_IF_ERROR(scheduler_->Submit({.id = id,
+                                           .prompt = std::move(request.prompt),
+                                           .params = params,
+                                           .cache_salt = std::move(request.cache_salt)}));
+  ++next_request_;
+  return id;
+}
+
+bool Engine::Cancel(RequestId request) { return scheduler_->Cancel(request); }
+
+Result<std::span<const TokenEvent>> Engine::Step() {
+  events_.clear();
+  while (scheduler_->steps_in_flight() < memory_plan().run_ahead &&
+         scheduler_->Schedule(plan_) == Scheduler::Outcome::kLaunch) {
+    SPRY_RETURN_IF_ERROR(runner_->Launch(plan_));
+  }
+  if (runner_->steps_in_flight() == 0) return std::span<const TokenEvent>(events_);
+  SPRY_ASSIGN_OR_RETURN(const std::span<const RowResult> results, runner_->WaitOldest());
+  scheduler_->Commit(results, events_);
+  return std::span<const TokenEvent>(events_);
+}
+
+}  // namespace spry

@@ -1,0 +1,80 @@
+// The engine: requests in, tokens out. One thread owns it and calls everything here.
+//
+//   Submit -> waiting -> Step: schedule, launch, wait for the oldest step, commit -> events
+//
+// Step keeps up to run_ahead steps in flight. A steady step allocates nothing and takes no lock. A
+// request that fails (NaN logits) ends alone; an error returned by Step means that the device is
+// lost.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/sampling_params.h"
+#include "base/status.h"
+#include "checkpoint/checkpoint.h"
+#include "device/device.h"
+#include "kv/block_pool.h"
+#include "runtime/model_runner.h"
+#include "sched/scheduler.h"
+
+namespace spry {
+
+struct EngineOptions {
+  RunnerOptions runner;
+  bool prefix_caching = true;      // --no-enable-prefix-caching
+  int max_waiting = 1 << 20;       // requests in the queue beyond those running
+  int long_prefill_threshold = 0;  // --long-prefill-token-threshold
+  uint64_t seed = 0;               // of requests that bring none, and of the prefix hash key
+};
+
+struct GenerationRequest {
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  std::string cache_salt;  // requests share cached prefixes only within one salt
+};
+
+class Engine {
+ public:
+  // Loads the model onto `device`.
+  static Result<std::unique_ptr<Engine>> Create(std::unique_ptr<Device> device,
+                                                const Checkpoint& checkpoint,
+                                                const EngineOptions& options);
+
+  // InvalidArgument names the field, what it was and what it may be; ResourceExhausted when the
+  // queue is full. The engine is as before then.
+  Result<RequestId> Submit(GenerationRequest request);
+  // Frees what the request holds at once; no event follows. False when it has already ended.
+  bool Cancel(RequestId request);
+
+  // One turn of the loop. The events are valid until the next call; none when nothing could run.
+  Result<std::span<const TokenEvent>> Step();
+  bool idle() const { return scheduler_->idle(); }
+
+  // Forgets cached prefixes; true when none is left (none was in use).
+  bool ResetPrefixCache() { return pool_->ResetPrefixCache(); }
+  SchedulerStats stats() const { return scheduler_->stats(); }
+  const MemoryPlan& memory_plan() const { return runner_->memory_plan(); }
+  const Program& program() const { return runner_->program(); }
+  Status CheckIntegrity() const { return scheduler_->CheckIntegrity(); }
+  ModelRunner& runner() { return *runner_; }  // logits, for tests and perplexity
+
+ private:
+  Engine() = default;
+  Status ValidatePrompt(const std::vector<TokenId>& prompt) const;
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<BlockPool> pool_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::vector<TokenId> eos_tokens_;
+  uint64_t seed_ = 0;
+  uint64_t next_request_ = 0;
+  BatchPlan plan_;
+  std::vector<TokenEvent> events_;
+};
+
+}  // namespace spry

@@ -1,0 +1,142 @@
+#include "runtime/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spry {
+namespace {
+
+struct Defaults {
+  int max_rows;
+  int max_step_tokens;
+  int run_ahead;
+};
+
+// As the flags' documentation says: a CPU step must stay short, a card wants depth.
+Defaults DefaultsOf(const Device& device) {
+  if (device.name() == "cuda") return {.max_rows = 256, .max_step_tokens = 8192, .run_ahead = 2};
+  return {.max_rows = 64, .max_step_tokens = 512, .run_ahead = 1};
+}
+
+constexpr int kMaxRunAhead = 64;
+constexpr double kCpuShareOfFree = 0.25;  // the machine has other work
+
+std::string Mebibytes(int64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+Status CheckOptions(const MemoryOptions& options) {
+  const auto refuse = [](const char* flag, int64_t value, const char* range) {
+    return InvalidArgument(fmt::format("{} is {}; it must be {}", flag, value, range));
+  };
+  if (options.max_rows < 0 || options.max_rows > (1 << 16)) {
+    return refuse("--max-num-seqs", options.max_rows, "from 1 to 65536");
+  }
+  if (options.max_step_tokens < 0 || options.max_step_tokens > (1 << 20)) {
+    return refuse("--max-num-batched-tokens", options.max_step_tokens, "from 1 to 1048576");
+  }
+  const int size = options.block_size;
+  if (size < 8 || size > 256 || (size & (size - 1)) != 0) {
+    return refuse("--block-size", size, "a power of two from 8 to 256");
+  }
+  if (options.run_ahead < 0 || options.run_ahead > kMaxRunAhead) {
+    return refuse("--run-ahead", options.run_ahead, "from 1 to 64");
+  }
+  if (options.kv_bytes < 0) {
+    return refuse("--kv-cache-memory-bytes", options.kv_bytes, "positive");
+  }
+  return {};
+}
+
+// Everything that does not depend on how many blocks there are.
+StepLimits LimitsFor(const MemoryOptions& options, const Defaults& defaults, int64_t max_len) {
+  StepLimits limits;
+  limits.block_size = options.block_size;
+  limits.max_rows = options.max_rows > 0 ? options.max_rows : defaults.max_rows;
+  limits.max_tokens = options.max_step_tokens > 0
+                          ? options.max_step_tokens
+                          : std::max(defaults.max_step_tokens, limits.max_rows);
+  limits.max_samples = limits.max_rows;
+  limits.max_blocks_per_row =
+      static_cast<int32_t>((max_len + options.block_size - 1) / options.block_size);
+  limits.max_block_writes =
+      limits.max_blocks_per_row + limits.max_rows + limits.max_tokens / options.block_size;
+  limits.ring_size = (options.run_ahead > 0 ? options.run_ahead : defaults.run_ahead) + 1;
+  return limits;
+}
+
+// Bytes for KV: what the flag says, or what the device can spare, never more than rows can use.
+Result<int64_t> KvBudget(const Device& device, const MemoryOptions& options,
+                         const MemoryNeeds& needs, const StepLimits& limits) {
+  if (options.kv_bytes > 0) return options.kv_bytes;
+  const DeviceInfo info = device.info();
+  const int64_t fixed = needs.weights + needs.activations + needs.step;
+  const int64_t spare =
+      device.name() == "cuda"
+          ? static_cast<int64_t>(static_cast<double>(info.memory_bytes) *
+                                 options.device_memory_share) -
+                (info.memory_bytes - info.free_memory_bytes) - fixed
+          : static_cast<int64_t>(static_cast<double>(info.free_memory_bytes - fixed) *
+                                 kCpuShareOfFree);
+  if (spare < needs.kv_per_block) {
+    return ResourceExhausted(fmt::format(
+        "the model does not fit: weights {}, activations {}, step memory {}, of {} free; a smaller "
+        "--max-num-batched-tokens or --max-num-seqs, or a smaller model, helps",
+        Mebibytes(needs.weights), Mebibytes(needs.activations), Mebibytes(needs.step),
+        Mebibytes(info.free_memory_bytes)));
+  }
+  const int64_t useful = int64_t{limits.max_rows} * limits.max_blocks_per_row * needs.kv_per_block;
+  return std::min(spare, useful);
+}
+
+}  // namespace
+
+std::string MemoryPlan::ToString() const {
+  return fmt::format(
+      "weights {}, activations {}, step memory {}, KV cache {} ({} blocks of {} tokens); "
+      "max_model_len {}, {} sequences, {} tokens a step, {} step{} in flight",
+      Mebibytes(needs.weights), Mebibytes(needs.activations), Mebibytes(needs.step),
+      Mebibytes(kv_bytes), limits.num_blocks, limits.block_size, max_model_len, limits.max_rows,
+      limits.max_tokens, run_ahead, run_ahead == 1 ? "" : "s");
+}
+
+Result<int64_t> LongestSequence(const MemoryOptions& options, int64_t model_max_position) {
+  if (options.max_model_len == 0) return model_max_position;
+  if (options.max_model_len < 2 || options.max_model_len > model_max_position) {
+    return InvalidArgument(fmt::format("--max-model-len is {}; this model takes from 2 to {}",
+                                       options.max_model_len, model_max_position));
+  }
+  return options.max_model_len;
+}
+
+Result<MemoryPlan> PlanMemory(const Device& device, const Program& program,
+                              const MemoryOptions& options, int64_t longest_sequence,
+                              const std::string& attention_backend) {
+  SPRY_RETURN_IF_ERROR(CheckOptions(options));
+  MemoryPlan plan;
+  plan.limits = LimitsFor(options, DefaultsOf(device), longest_sequence);
+  plan.run_ahead = plan.limits.ring_size - 1;
+  plan.max_model_len = longest_sequence;
+  SPRY_ASSIGN_OR_RETURN(plan.needs, device.Plan(program, {.limits = plan.limits,
+                                                          .attention_backend = attention_backend}));
+  SPRY_ASSIGN_OR_RETURN(const int64_t budget, KvBudget(device, options, plan.needs, plan.limits));
+  const int64_t blocks = std::min<int64_t>(budget / plan.needs.kv_per_block, INT32_MAX / 2);
+  const int64_t tokens = blocks * options.block_size;
+  if (tokens < plan.max_model_len) {
+    if (options.max_model_len > 0 || tokens < 2) {
+      return ResourceExhausted(fmt::format(
+          "one sequence of {} tokens needs {} of KV cache but {} is planned; lower --max-model-len "
+          "to {} or raise --kv-cache-memory-bytes",
+          plan.max_model_len, Mebibytes(plan.limits.max_blocks_per_row * plan.needs.kv_per_block),
+          Mebibytes(budget), tokens));
+    }
+    plan.max_model_len = tokens;
+    plan.limits.max_blocks_per_row = static_cast<int32_t>(blocks);
+  }
+  plan.limits.num_blocks = static_cast<int32_t>(blocks);
+  plan.kv_bytes = blocks * plan.needs.kv_per_block;
+  return plan;
+}
+
+}  // namespace spry

@@ -1,0 +1,92 @@
+#include "runtime/model_runner.h"
+
+#include <algorithm>
+
+#include "models/model.h"
+
+namespace spry {
+namespace {
+
+inline void Pause() { __builtin_ia32_pause(); }
+
+}  // namespace
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::Create(Device& device,
+                                                         const Checkpoint& checkpoint,
+                                                         const RunnerOptions& options) {
+  const ModelConfig& config = checkpoint.config;
+  SPRY_ASSIGN_OR_RETURN(const int64_t longest,
+                        LongestSequence(options.memory, config.max_position));
+  const DType compute = options.compute.value_or(config.dtype);
+  std::unique_ptr<ModelRunner> runner(new ModelRunner);
+  SPRY_ASSIGN_OR_RETURN(runner->program_, TraceModel(config, *checkpoint.weights,
+                                                     {.compute = compute,
+                                                      .activation = device.ActivationDType(compute),
+                                                      .kv = options.kv.value_or(compute),
+                                                      .max_length = longest}));
+  SPRY_ASSIGN_OR_RETURN(runner->plan_, PlanMemory(device, runner->program_, options.memory, longest,
+                                                  options.attention_backend));
+  SPRY_ASSIGN_OR_RETURN(
+      runner->executable_,
+      device.Compile(runner->program_, {.limits = runner->plan_.limits,
+                                        .attention_backend = options.attention_backend,
+                                        .progress = options.progress}));
+  runner->rows_of_step_.resize(runner->plan_.limits.ring_size);
+  return runner;
+}
+
+Status ModelRunner::Launch(const BatchPlan& plan) {
+  CHECK(steps_in_flight() < plan_.run_ahead);
+  const StepId step(launched_);
+  const StepSlot slot = executable_->Slot(step);
+  *slot.header = {.step = step.value(),
+                  .num_tokens = plan.num_tokens,
+                  .num_rows = static_cast<int32_t>(plan.rows.size()),
+                  .num_samples = plan.num_samples,
+                  .num_joins = static_cast<int32_t>(plan.joins.size()),
+                  .num_block_writes = static_cast<int32_t>(plan.block_writes.size())};
+  int32_t token = 0;
+  int32_t sample = 0;
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlannedRow& row = plan.rows[r];
+    slot.rows[r] = {.row = row.row.value(),
+                    .query_start = token,
+                    .num_tokens = row.num_tokens,
+                    .start = row.start,
+                    .sample_index = row.sample ? sample++ : -1,
+                    .decode = row.decode ? 1 : 0};
+    if (!row.decode) {
+      for (int i = 0; i < row.num_tokens; ++i) slot.token_ids[token + i] = row.tokens[i].value();
+    }
+    token += row.num_tokens;
+  }
+  CHECK(token == plan.num_tokens && sample == plan.num_samples);
+  for (size_t i = 0; i < plan.joins.size(); ++i) {
+    const RowJoin& join = plan.joins[i];
+    slot.joins[i] = {
+        .row = join.row.value(), .num_outputs = join.num_outputs, .params = *join.params};
+  }
+  for (size_t i = 0; i < plan.block_writes.size(); ++i) {
+    const BlockWrite& write = plan.block_writes[i];
+    slot.block_writes[i] = {
+        .row = write.row.value(), .index = write.index, .block = write.block.value()};
+  }
+  rows_of_step_[launched_ % rows_of_step_.size()] = static_cast<int>(plan.rows.size());
+  ++launched_;
+  return executable_->Launch(step);
+}
+
+Result<std::span<const RowResult>> ModelRunner::WaitOldest() {
+  CHECK(steps_in_flight() > 0);
+  const StepId step(retired_);
+  const RowResult* results = nullptr;
+  while (results == nullptr) {
+    SPRY_ASSIGN_OR_RETURN(results, executable_->Poll(step));
+    if (results == nullptr) Pause();
+  }
+  ++retired_;
+  const size_t rows = rows_of_step_[step.value() % rows_of_step_.size()];
+  return std::span<const RowResult>(results, rows);
+}
+
+}  // namespace spry

@@ -1,0 +1,59 @@
+// Turns plans into steps on a device: fills a slot, launches it, hands out its results. Owns the
+// Program and its Executable. Called by the engine thread alone; a steady step allocates nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "api/row.h"
+#include "base/status.h"
+#include "checkpoint/checkpoint.h"
+#include "device/device.h"
+#include "program/program.h"
+#include "runtime/memory_plan.h"
+#include "sched/batch_plan.h"
+
+namespace spry {
+
+struct RunnerOptions {
+  MemoryOptions memory;
+  std::optional<DType> compute;  // --dtype: f32, bf16 or f16; absent: the checkpoint's
+  std::optional<DType> kv;       // --kv-cache-dtype; absent: as compute
+  std::string attention_backend;
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;  // of loading
+};
+
+class ModelRunner {
+ public:
+  // `device` must outlive the runner.
+  static Result<std::unique_ptr<ModelRunner>> Create(Device& device, const Checkpoint& checkpoint,
+                                                     const RunnerOptions& options);
+
+  const MemoryPlan& memory_plan() const { return plan_; }
+  const Program& program() const { return program_; }
+
+  // Launches a step. At most memory_plan().run_ahead may be in flight.
+  Status Launch(const BatchPlan& plan);
+  // The results of the oldest step in flight, in the order of its plan's rows; waits for them. They
+  // stay valid until run_ahead + 1 further steps have been launched.
+  Result<std::span<const RowResult>> WaitOldest();
+  int steps_in_flight() const { return static_cast<int>(launched_ - retired_); }
+
+  // The logits [L, vocab] of the step launched last and waited for; see Executable.
+  Status CopyLogits(std::span<float> logits) { return executable_->CopyLogits(logits); }
+
+ private:
+  ModelRunner() = default;
+
+  Program program_;
+  MemoryPlan plan_;
+  std::unique_ptr<Executable> executable_;
+  std::vector<int> rows_of_step_;  // [ring_size]
+  uint64_t launched_ = 0;
+  uint64_t retired_ = 0;
+};
+
+}  // namespace spry

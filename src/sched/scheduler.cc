@@ -1,0 +1,152 @@
+#include "sched/scheduler.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace spry {
+namespace {
+
+void Reset(BatchPlan& plan, const SchedulerOptions& options) {
+  plan.num_tokens = 0;
+  plan.num_samples = 0;
+  plan.rows.clear();
+  plan.joins.clear();
+  plan.block_writes.clear();
+  plan.rows.reserve(options.max_rows);
+  plan.joins.reserve(options.max_rows);
+  plan.block_writes.reserve(options.max_block_writes);
+}
+
+// From here on the device feeds the row itself.
+bool Decodes(const Request& request) { return request.num_launched >= request.prefill_length; }
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
+    : options_(options),
+      pool_(pool),
+      rows_(options.max_rows),
+      steps_(options.max_steps_in_flight, options.max_rows) {
+  CHECK(options.max_rows > 0 && options.max_step_tokens > 0 && options.max_steps_in_flight > 0);
+  CHECK(options.long_prefill_threshold >= 0);
+  CHECK(BlocksFor(options.max_model_len) <= pool.num_blocks());
+  CHECK(BlocksFor(options.max_model_len) + options.max_rows <= options.max_block_writes);
+  if (options_.long_prefill_threshold == 0) {
+    options_.long_prefill_threshold = std::numeric_limits<int>::max();
+  }
+  running_.reserve(options.max_rows);
+  prompt_rows_.reserve(options.max_rows);
+  for (int row = options.max_rows; row-- > 0;) free_rows_.push_back(RowId(row));
+}
+
+Scheduler::Outcome Scheduler::Schedule(BatchPlan& plan) {
+  CHECK(!steps_.full());
+  Reset(plan, options_);
+  prompt_rows_.clear();
+
+  bool preempted = false;
+  while (BlocksNeeded() > pool_.num_free()) {
+    // A preempted request is computed again from its tokens, so all of them must be known.
+    if (steps_in_flight() > 0) return Outcome::kRetire;
+    PreemptNewest();
+    preempted = true;
+  }
+
+  for (Request* request : running_) PlanRow(*request, plan);
+  while (!preempted && !waiting_.empty() && Admit(*waiting_.front(), plan)) {
+    PlanRow(*running_.back(), plan);
+  }
+  if (plan.num_tokens == 0) return Outcome::kNothing;
+
+  plan.rows.insert(plan.rows.end(), prompt_rows_.begin(), prompt_rows_.end());
+  RememberStep(plan);
+  return Outcome::kLaunch;
+}
+
+// Tokens that the request could use now; 0 when its outputs, those in flight included, reach its
+// limit. Submit cut that limit to what the model's length leaves.
+int Scheduler::TokensWanted(const Request& request) const {
+  if (!Decodes(request)) {
+    return std::min(request.prefill_length - request.num_launched, options_.long_prefill_threshold);
+  }
+  return request.num_outputs() + request.outputs_in_flight < request.params.max_outputs ? 1 : 0;
+}
+
+// Whether the next position lies beyond the request's blocks. Only a decode row can get there: the
+// blocks of all known tokens are taken at admission.
+bool Scheduler::NeedsBlock(const Request& request) const {
+  return request.num_launched == static_cast<int>(request.blocks.size()) * pool_.block_size();
+}
+
+// Blocks that running requests need in this step. The budget need not be asked: it had a token for
+// each of them when it joined, and what those before it want only shrinks.
+int Scheduler::BlocksNeeded() const {
+  return static_cast<int>(std::ranges::count_if(running_, [this](const Request* request) {
+    return NeedsBlock(*request) && TokensWanted(*request) > 0;
+  }));
+}
+
+// The newest running request goes back to the front of the queue; what it computed may survive in
+// the prefix cache.
+void Scheduler::PreemptNewest() {
+  Request& request = *running_.back();
+  CHECK(request.outputs_in_flight == 0);
+  LeaveRow(request);
+  waiting_.PushFront(request);
+  ++preemptions_;
+}
+
+// Gives a running request what it wants, as far as the budget goes.
+void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
+  const int n = std::min(TokensWanted(request), options_.max_step_tokens - plan.num_tokens);
+  if (n == 0) return;
+  PlannedRow row{.row = request.row, .start = request.num_launched, .num_tokens = n};
+  row.decode = Decodes(request);
+  row.sample = row.decode || request.num_launched + n == request.prefill_length;
+  if (row.decode) {
+    if (NeedsBlock(request)) AddBlock(request, *pool_.Allocate(), plan);
+    plan.rows.push_back(row);
+  } else {
+    row.tokens = request.tokens.data() + request.num_launched;
+    prompt_rows_.push_back(row);
+  }
+  request.num_launched += n;
+  plan.num_tokens += n;
+  if (row.sample) {
+    ++request.outputs_in_flight;
+    ++plan.num_samples;
+  }
+  // Known tokens can be hit from this very step on: each layer writes KV before attention reads it.
+  if (!row.decode) PublishBlocks(request, request.num_launched);
+}
+
+void Scheduler::AddBlock(Request& request, BlockId block, BatchPlan& plan) {
+  const int index = static_cast<int>(request.blocks.size());
+  request.blocks.push_back(block);
+  plan.block_writes.push_back({.row = request.row, .index = index, .block = block});
+}
+
+void Scheduler::RememberStep(const BatchPlan& plan) {
+  std::vector<LaunchedRow>& step = steps_.Push();
+  for (const PlannedRow& row : plan.rows) {
+    step.push_back(
+        {.row = row.row, .generation = rows_[row.row.value()].generation, .sample = row.sample});
+  }
+}
+
+const Request* Scheduler::Find(RequestId request) const {
+  const auto found = requests_.find(request);
+  return found == requests_.end() ? nullptr : found->second.get();
+}
+
+SchedulerStats Scheduler::stats() const {
+  return {.running = static_cast<int>(running_.size()),
+          .waiting = waiting_.size(),
+          .preemptions = preemptions_,
+          .prefix_query_tokens = prefix_query_tokens_,
+          .prefix_hit_tokens = prefix_hit_tokens_};
+}
+
+}  // namespace spry

@@ -1,0 +1,248 @@
+#include "text/tokenizer_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_map>
+
+#include "text/json_object.h"
+#include "text/split_patterns.h"
+#include "text/tokenizer_json.h"
+
+namespace spry {
+namespace {
+
+constexpr size_t kMaxVocabularyBytes = 256 << 20;  // the largest known is 35 MB
+constexpr size_t kMaxConfigBytes = 16 << 20;
+
+using Path = std::filesystem::path;
+
+bool Exists(const Path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
+// The small files beside the vocabulary. Absent ones are empty.
+struct Configs {
+  std::optional<JsonFile> tokenizer_config;
+  std::optional<JsonFile> special_tokens_map;
+};
+
+Result<std::optional<JsonFile>> ReadOptional(const Path& path) {
+  if (!Exists(path)) return std::optional<JsonFile>();
+  SPRY_ASSIGN_OR_RETURN(JsonFile file, JsonFile::Read(path, kMaxConfigBytes));
+  return std::optional<JsonFile>(std::move(file));
+}
+
+Result<Configs> ReadConfigs(const Path& folder) {
+  Configs configs;
+  SPRY_ASSIGN_OR_RETURN(configs.tokenizer_config, ReadOptional(folder / "tokenizer_config.json"));
+  SPRY_ASSIGN_OR_RETURN(configs.special_tokens_map,
+                        ReadOptional(folder / "special_tokens_map.json"));
+  return configs;
+}
+
+// A special token as the configs name it: text, or an object with flags. Empty content: not named.
+Result<AddedToken> NamedToken(const Configs& configs, std::string_view key) {
+  for (const auto* file : {&configs.tokenizer_config, &configs.special_tokens_map}) {
+    if (!*file) continue;
+    const JsonObject root = (*file)->root();
+    const auto element = root.Find(key);
+    if (!element) continue;
+    AddedToken token{};
+    if (element->is_object()) {
+      SPRY_ASSIGN_OR_RETURN(const JsonObject object, root.Object(key));
+      SPRY_ASSIGN_OR_RETURN(token, ParseAddedToken(object));
+    } else {
+      SPRY_ASSIGN_OR_RETURN(token.content, root.String(key));
+    }
+    token.special = true;
+    return token;
+  }
+  return AddedToken{};
+}
+
+class ConfigReader {
+ public:
+  ConfigReader(const Configs& configs, VocabSource& source) : configs_(configs), source_(source) {
+    ids_.reserve(source.pieces.size());
+    for (size_t id = 0; id < source.pieces.size(); ++id) {
+      if (!source.pieces[id].empty()) ids_.emplace(source.pieces[id], static_cast<int32_t>(id));
+    }
+  }
+
+  Status SpecialTokens() {
+    SPRY_RETURN_IF_ERROR(SetNamed("bos_token", source_.add_bos, source_.bos));
+    SPRY_RETURN_IF_ERROR(SetNamed("eos_token", source_.add_eos, source_.eos));
+    std::optional<TokenId> ignored;
+    for (const std::string_view key : {"unk_token", "pad_token", "sep_token", "cls_token"}) {
+      SPRY_RETURN_IF_ERROR(SetNamed(key, /*fixed=*/false, ignored));
+    }
+    return {};
+  }
+
+  std::optional<TokenId> Find(std::string_view content) const {
+    const auto it = ids_.find(content);
+    return it == ids_.end() ? std::nullopt : std::optional(TokenId(it->second));
+  }
+
+ private:
+  // The token becomes a special one if it was not. One that the vocabulary lacks is left out: a
+  // model has no row for it. `fixed`: the post-processor has set `id`, which must agree.
+  Status SetNamed(std::string_view key, bool fixed, std::optional<TokenId>& id) {
+    SPRY_ASSIGN_OR_RETURN(AddedToken token, NamedToken(configs_, key));
+    const auto found = Find(token.content);
+    if (token.content.empty() || !found) return {};
+    if (fixed && id && *id != *found) {
+      return Unimplemented(fmt::format(
+          "tokenizer_config.json: {} is \"{}\" (id {}), but the post_processor of tokenizer.json "
+          "puts id {} there; supported: the same token in both",
+          key, token.content, found->value(), id->value()));
+    }
+    id = found;
+    token.id = *found;
+    const auto same = [&](const AddedToken& added) { return added.id == token.id; };
+    auto& added = source_.added_tokens;
+    const auto it = std::find_if(added.begin(), added.end(), same);
+    if (it == added.end()) {
+      added.push_back(token);
+    } else {
+      it->special = true;
+    }
+    return {};
+  }
+
+  const Configs& configs_;
+  VocabSource& source_;
+  std::unordered_map<std::string_view, int32_t> ids_;  // views into source_.pieces
+};
+
+// A template, or the one named "default" of a list of {name, template}.
+Status ReadChatTemplate(const JsonObject& config, VocabSource& source) {
+  const auto element = config.Find("chat_template");
+  if (!element) return {};
+  if (!element->is_array()) {
+    SPRY_ASSIGN_OR_RETURN(source.chat_template, config.String("chat_template"));
+    return {};
+  }
+  SPRY_ASSIGN_OR_RETURN(const simdjson::dom::array templates, config.Array("chat_template"));
+  size_t index = 0;
+  for (const auto item : templates) {
+    SPRY_ASSIGN_OR_RETURN(const JsonObject named, config.ObjectAt("chat_template", index++, item));
+    SPRY_ASSIGN_OR_RETURN(const std::string_view name, named.String("name"));
+    SPRY_ASSIGN_OR_RETURN(const std::string_view text, named.String("template"));
+    if (name == "default") source.chat_template = text;
+  }
+  return {};
+}
+
+Status ApplyConfigs(const Path& folder, const Configs& configs, VocabSource& source) {
+  if (configs.tokenizer_config) {
+    const JsonObject config = configs.tokenizer_config->root();
+    SPRY_ASSIGN_OR_RETURN(source.clean_up_spaces,
+                          config.Bool("clean_up_tokenization_spaces", false));
+    SPRY_RETURN_IF_ERROR(ReadChatTemplate(config, source));
+  }
+  if (Exists(folder / "chat_template.jinja")) {
+    SPRY_ASSIGN_OR_RETURN(source.chat_template,
+                          ReadTextFile(folder / "chat_template.jinja", kMaxConfigBytes));
+  }
+  return ConfigReader(configs, source).SpecialTokens();
+}
+
+Status ReadMerges(const Path& path, VocabSource& source) {
+  SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxVocabularyBytes));
+  std::string_view rest = text;
+  for (size_t number = 1; !rest.empty(); ++number) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    if (!AddMerge(line, source)) {
+      return InvalidArgument(
+          fmt::format("{}: line {} is no merge; expected two words with a "
+                      "space between",
+                      path.string(), number));
+    }
+  }
+  return {};
+}
+
+// added_tokens_decoder of tokenizer_config.json: id -> token.
+Status ReadAddedTokens(const JsonObject& config, VocabSource& source) {
+  if (!config.Find("added_tokens_decoder")) return {};
+  SPRY_ASSIGN_OR_RETURN(const JsonObject tokens, config.Object("added_tokens_decoder"));
+  for (const auto field : tokens.raw()) {
+    SPRY_ASSIGN_OR_RETURN(const JsonObject object, tokens.Object(field.key));
+    SPRY_ASSIGN_OR_RETURN(AddedToken token, ParseAddedToken(object));
+    const std::string_view digits = field.key;
+    int32_t id = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
+    if (error != std::errc() || end != digits.data() + digits.size() || id < 0) {
+      return tokens.Wrong(digits, "is no token id");
+    }
+    token.id = TokenId(id);
+    SPRY_RETURN_IF_ERROR(AddToken(token, tokens.PathOf(digits), source));
+  }
+  return {};
+}
+
+// GPT-2's files, which OPT has too. Whether bos goes in front only the config says.
+Result<VocabSource> ReadVocabAndMerges(const Path& folder, const Configs& configs) {
+  VocabSource source;
+  SPRY_ASSIGN_OR_RETURN(const JsonFile vocab,
+                        JsonFile::Read(folder / "vocab.json", kMaxVocabularyBytes));
+  SPRY_RETURN_IF_ERROR(ParseVocab(vocab.root(), source));
+  SPRY_RETURN_IF_ERROR(ReadMerges(folder / "merges.txt", source));
+  VocabSource::Split split;
+  split.pattern = kGpt2Pattern;
+  source.splits.push_back(split);
+  if (configs.tokenizer_config) {
+    const JsonObject config = configs.tokenizer_config->root();
+    SPRY_ASSIGN_OR_RETURN(source.add_prefix_space, config.Bool("add_prefix_space", false));
+    SPRY_ASSIGN_OR_RETURN(source.add_bos, config.Bool("add_bos_token", false));
+    SPRY_RETURN_IF_ERROR(ReadAddedTokens(config, source));
+  }
+  return source;
+}
+
+// GPT-2's own folder has no configs; this is what its tokenizer class stands for.
+void ApplyGpt2Defaults(VocabSource& source) {
+  if (source.bos || source.eos) return;
+  const auto it = std::find(source.pieces.begin(), source.pieces.end(), "<|endoftext|>");
+  if (it == source.pieces.end()) return;
+  AddedToken token{};
+  token.id = TokenId(static_cast<int32_t>(it - source.pieces.begin()));
+  token.content = *it;
+  token.special = true;
+  source.bos = source.eos = token.id;
+  source.added_tokens.push_back(token);
+}
+
+}  // namespace
+
+Result<std::optional<VocabSource>> ReadTokenizerFiles(const Path& folder) {
+  const bool whole = Exists(folder / "tokenizer.json");
+  const bool parts = Exists(folder / "vocab.json") && Exists(folder / "merges.txt");
+  if (!whole && !parts) return std::optional<VocabSource>();
+  SPRY_ASSIGN_OR_RETURN(const Configs configs, ReadConfigs(folder));
+  VocabSource source;
+  if (whole) {
+    SPRY_ASSIGN_OR_RETURN(const JsonFile file,
+                          JsonFile::Read(folder / "tokenizer.json", kMaxVocabularyBytes));
+    SPRY_ASSIGN_OR_RETURN(source, ParseTokenizerJson(file.root()));
+  } else {
+    SPRY_ASSIGN_OR_RETURN(source, ReadVocabAndMerges(folder, configs));
+  }
+  SPRY_RETURN_IF_ERROR(ApplyConfigs(folder, configs, source));
+  if (!whole) ApplyGpt2Defaults(source);
+  if (source.add_bos && !source.bos) {
+    return InvalidArgument(
+        fmt::format("{}: add_bos_token is true, but bos_token is missing or not in the vocabulary",
+                    (folder / "tokenizer_config.json").string()));
+  }
+  return std::optional<VocabSource>(std::move(source));
+}
+
+}  // namespace spry

@@ -1,0 +1,146 @@
+"""Writes tests/golden/checkpoint with the reference libraries: safetensors, gguf and transformers.
+
+Needs: pip install torch transformers safetensors gguf. Beside each checkpoint lies a .f32 file: the
+values that the reference library reads from it, as raw little-endian floats, one tensor after
+another, ordered by tensor name (types.gguf: in the order of the file).
+"""
+
+import pathlib
+import shutil
+
+import gguf
+import numpy as np
+import safetensors.torch
+import torch
+import transformers
+
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "checkpoint"
+SERVED = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def write_values(path, tensors):
+    with open(path, "wb") as out:
+        for name in sorted(tensors):
+            out.write(tensors[name].to(torch.float32).contiguous().numpy().tobytes())
+
+
+def safetensors_types():
+    """One tensor of each type that is served, of two that are not, and the odd shapes."""
+    torch.manual_seed(1)
+    tensors = {
+        "plain.f32": torch.randn(3, 5),
+        "plain.f16": torch.randn(4, 4).to(torch.float16),
+        "plain.bf16": torch.randn(2, 3, 4).to(torch.bfloat16),
+        "scalar": torch.tensor(0.5),
+        "nothing": torch.zeros(0, 4),
+        "fp8": torch.randn(8, 8).to(torch.float8_e4m3fn),
+        "whole": torch.arange(4, dtype=torch.int64),
+    }
+    path = FOLDER / "types.safetensors"
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    served = {k: v for k, v in safetensors.torch.load_file(path).items() if v.dtype in SERVED}
+    write_values(FOLDER / "types-safetensors.f32", served)
+
+
+def transformers_model(name, model, eos, dtype, **saving):
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    model.generation_config.eos_token_id = eos
+    model.to(dtype).save_pretrained(folder, **saving)
+    tensors = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        tensors.update(safetensors.torch.load_file(path))
+    write_values(FOLDER / f"{name}.f32", tensors)
+
+
+def transformers_models():
+    torch.manual_seed(2)
+    llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=256,
+        rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
+                         "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                         "original_max_position_embeddings": 64}))
+    llama.generation_config.do_sample = True
+    llama.generation_config.temperature = 0.6
+    llama.generation_config.top_p = 0.9
+    transformers_model("tiny-llama", llama, [2, 7], torch.bfloat16, max_shard_size="6KB")
+    opt = transformers.OPTForCausalLM(transformers.OPTConfig(
+        vocab_size=32, hidden_size=16, ffn_dim=32, num_hidden_layers=1, num_attention_heads=4,
+        max_position_embeddings=16, word_embed_proj_dim=16))
+    transformers_model("tiny-opt", opt, 2, torch.float16)
+
+
+# Tensors of types.gguf: GGUF name, rows, columns (0: a vector), type.
+GGUF_TENSORS = [
+    ("token_embd.weight", 24, 64, "Q8_0"),
+    ("output_norm.weight", 64, 0, "F32"),
+    ("rope_freqs.weight", 8, 0, "F32"),
+    ("blk.0.attn_norm.weight", 64, 0, "F32"),
+    ("blk.0.attn_q.weight", 64, 64, "Q4_0"),
+    ("blk.0.attn_k.weight", 32, 64, "Q4_1"),
+    ("blk.0.attn_v.weight", 32, 64, "BF16"),
+    ("blk.0.attn_output.weight", 64, 64, "F16"),
+    ("blk.0.ffn_norm.weight", 64, 0, "F32"),
+    ("blk.0.ffn_gate.weight", 32, 64, "Q8_0"),
+    ("blk.0.ffn_up.weight", 32, 64, "Q4_1"),
+    ("blk.0.ffn_down.weight", 64, 32, "Q4_0"),
+]
+
+
+def gguf_metadata(writer):
+    writer.add_context_length(512)
+    writer.add_embedding_length(64)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(16)
+    writer.add_rope_freq_base(50000.0)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool>", "a", "b", "c", "\u0120",
+              "ab", "\u0120a", "\u0120ab", "abc"] + [chr(ord("d") + i) for i in range(12)]
+    types = [3, 3, 3, 4] + [1] * (len(tokens) - 4)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(["a b", "\u0120 a", "\u0120a b", "ab c"])
+    writer.add_eos_token_id(2)
+    writer.add_eot_token_id(0)
+    writer.add_chat_template("{{ messages[0].content }}")
+    writer.add_array("test.nested", [[1, 2], [3]])
+
+
+def gguf_types():
+    rng = np.random.default_rng(3)
+    path = FOLDER / "types.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    gguf_metadata(writer)
+    for name, rows, columns, kind in GGUF_TENSORS:
+        values = rng.standard_normal((rows, columns) if columns else rows).astype(np.float32)
+        values.flat[:32] = 0.0  # a block without a scale
+        quantization = gguf.GGMLQuantizationType[kind]
+        if kind == "F32":
+            writer.add_tensor(name, values)
+        else:
+            writer.add_tensor(name, gguf.quantize(values, quantization), raw_dtype=quantization)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with open(FOLDER / "types-gguf.f32", "wb") as out:
+        for tensor in gguf.GGUFReader(path).tensors:
+            values = gguf.dequantize(tensor.data, tensor.tensor_type)
+            out.write(np.ascontiguousarray(values, dtype=np.float32).tobytes())
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    safetensors_types()
+    transformers_models()
+    gguf_types()
+
+
+if __name__ == "__main__":
+    main()
