@@ -23,7 +23,7 @@ namespace spry {
 
 // How far ahead of its use a panel is fetched: long enough for memory, short enough to stay in the
 // first cache.
-inline constexpr int kPrefetchBytes = 3072;
+inline constexpr int kPrefetchBytes = 4096;
 
 SPRY_INLINE void Prefetch(const std::byte* p, int bytes) {
   for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + kPrefetchBytes + i);
