@@ -21,5 +21,8 @@ void CheckTraffic(Report& report, const CheckOptions& options);
 void CheckHalfPrecision(Report& report, const CheckOptions& options);
 // opt-125m and a Llama with dummy weights: 8 x 32 prompt tokens -> 128 tokens, and times.
 void CheckModels(Report& report, const CheckOptions& options);
+// What a program that does not fit and a fault on the card are told. The fault ends this process's
+// use of the card, so it comes last.
+void CheckFaults(Report& report, const CheckOptions& options);
 
 }  // namespace spry::testing

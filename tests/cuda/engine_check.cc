@@ -209,6 +209,39 @@ std::unique_ptr<Engine> MakeModelEngine(std::unique_ptr<Device> device, const Mo
   return MakeEngine(std::move(device), DummyCheckpoint(config), options);
 }
 
+void ReportTimes(Report& report, const std::string& name, const Generation& generation,
+                 const std::string& more) {
+  const double milliseconds = generation.seconds * 1e3;
+  report.Figure(name, fmt::format("{:.1f} ms for {} tokens each, {:.3f} ms a step; {}",
+                                  milliseconds, kOutputTokens, milliseconds / kOutputTokens, more));
+}
+
+// Every pair of buckets that a server of this size can meet, and what their graphs take.
+void ReportGraphMemory(Report& report) {
+  const ModelConfig config = Opt125m();
+  const auto device = Cuda(/*capture_graphs=*/true);
+  auto engine_device = Cuda(/*capture_graphs=*/true);
+  const auto engine = MakeModelEngine(std::move(engine_device), config, /*run_ahead=*/2);
+  const int64_t before = device->info().free_memory_bytes;
+  Random random(/*seed=*/8);
+  std::vector<GenerationRequest> requests;
+  constexpr int kRequests = 80;
+  for (int i = 0; i < kRequests; ++i) {
+    GenerationRequest request;
+    const int64_t length = 1 + random.Below(120);
+    for (int64_t t = 0; t < length; ++t) {
+      request.prompt.emplace_back(static_cast<int32_t>(random.Below(config.vocab_size)));
+    }
+    request.sampling.temperature = 0.0;
+    request.sampling.max_tokens = static_cast<int>(1 + random.Below(30));
+    requests.push_back(request);
+  }
+  Generate(*engine, requests, /*submit_every=*/2);
+  report.Figure("graphs under mixed traffic",
+                fmt::format("{}, {} KiB of the card", engine->runner().DeviceStats(),
+                            (before - device->info().free_memory_bytes) / 1024));
+}
+
 }  // namespace
 
 void CheckModels(Report& report, const CheckOptions& options) {
@@ -233,12 +266,24 @@ void CheckModels(Report& report, const CheckOptions& options) {
                  Generate(*engine, requests, /*submit_every=*/0));
       const std::string stats = engine->runner().DeviceStats();
       const Generation warm = Generate(*engine, other_requests, /*submit_every=*/0);
-      report.Figure(fmt::format("{}, run-ahead {}", name, run_ahead),
-                    fmt::format("{:.1f} ms for {} steps, {:.3f} ms a step; {}; loaded in {:.2f} s",
-                                warm.seconds * 1e3, kOutputTokens,
-                                warm.seconds * 1e3 / kOutputTokens, stats, load_seconds));
+      ReportTimes(report, fmt::format("{}, run-ahead {}", name, run_ahead), warm,
+                  fmt::format("{}; loaded in {:.2f} s", stats, load_seconds));
     }
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      ModelConfig half = config;
+      half.dtype = dtype;
+      const auto engine = MakeModelEngine(Cuda(/*capture_graphs=*/true), half, /*run_ahead=*/2);
+      Generate(*engine, requests, /*submit_every=*/0);
+      ReportTimes(report, fmt::format("{} in {}", name, Traits(dtype).name),
+                  Generate(*engine, other_requests, /*submit_every=*/0),
+                  engine->runner().DeviceStats());
+    }
+    const auto engine = MakeModelEngine(Cuda(/*capture_graphs=*/false), config, /*run_ahead=*/2);
+    ReportTimes(report, name + " without graphs",
+                Generate(*engine, other_requests, /*submit_every=*/0),
+                engine->runner().DeviceStats());
   }
+  ReportGraphMemory(report);
 }
 
 }  // namespace spry::testing
