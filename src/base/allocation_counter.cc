@@ -1,26 +1,29 @@
 #include "base/allocation_counter.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
 namespace spry {
 namespace {
+
 thread_local uint64_t thread_allocations = 0;
-}  // namespace
+std::atomic<uint64_t> process_allocations{0};
 
-uint64_t ThreadAllocations() { return thread_allocations; }
-
-namespace {
+void Count() {
+  ++thread_allocations;
+  process_allocations.fetch_add(1, std::memory_order_relaxed);
+}
 
 void* Allocate(size_t bytes) {
-  ++thread_allocations;
+  Count();
   void* p = std::malloc(bytes == 0 ? 1 : bytes);
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }
 
 void* Allocate(size_t bytes, std::align_val_t align) {
-  ++thread_allocations;
+  Count();
   const size_t a = static_cast<size_t>(align);
   void* p = std::aligned_alloc(a, (bytes + a - 1) / a * a);
   if (p == nullptr) throw std::bad_alloc();
@@ -28,6 +31,10 @@ void* Allocate(size_t bytes, std::align_val_t align) {
 }
 
 }  // namespace
+
+uint64_t ThreadAllocations() { return thread_allocations; }
+uint64_t ProcessAllocations() { return process_allocations.load(std::memory_order_relaxed); }
+
 }  // namespace spry
 
 void* operator new(size_t bytes) { return spry::Allocate(bytes); }

@@ -78,6 +78,7 @@ void ContinueChains(const float (*weights)[kColumns], const float* x, int64_t le
     for (int j = 0; j < kColumns; ++j) chains[r][j] = sums[r][j];
   }
   for (int64_t k = 0; k < length; ++k) {
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const float value = x[r * kChunk + k];
       for (int j = 0; j < kColumns; ++j) {

@@ -1,0 +1,173 @@
+#include "tests/device/attention_harness.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "ops/embed.h"
+#include "tensor/float16.h"
+
+namespace spry::testing {
+
+std::vector<AttentionCase> AttentionCases() {
+  std::vector<AttentionCase> cases;
+  for (const int block_size : {8, 16, 32, 64, 128, 256}) {
+    cases.push_back(
+        {.name = "grouped, blocks of " + std::to_string(block_size), .block_size = block_size});
+  }
+  cases.push_back({.name = "a kv head per head", .num_heads = 3, .num_kv_heads = 3});
+  cases.push_back({.name = "one kv head", .num_heads = 5, .num_kv_heads = 1});
+  cases.push_back({.name = "values narrower", .head_dim = 24, .v_head_dim = 8});
+  cases.push_back({.name = "odd sizes", .head_dim = 7, .v_head_dim = 5});
+  cases.push_back({.name = "head size 64", .head_dim = 64, .v_head_dim = 64, .scale = 0.125f});
+  cases.push_back({.name = "bf16 cache", .kv = DType::kBF16});
+  cases.push_back({.name = "f16 cache", .kv = DType::kF16});
+  for (const int window : {1, 4, 16, 100, 600}) {
+    cases.push_back({.name = "window " + std::to_string(window), .window = window});
+  }
+  cases.push_back({.name = "soft cap", .scale = 2.0f, .soft_cap = 3.0f});
+  cases.push_back({.name = "alibi", .alibi = true});
+  cases.push_back({.name = "sinks", .sinks = true});
+  cases.push_back({.name = "all at once",
+                   .kv = DType::kBF16,
+                   .window = 37,
+                   .soft_cap = 5.0f,
+                   .alibi = true,
+                   .sinks = true});
+  return cases;
+}
+
+AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, uint64_t seed)
+    : case_(c) {
+  const int64_t q_width = int64_t{c.num_heads} * c.head_dim;
+  const int64_t k_width = int64_t{c.num_kv_heads} * c.head_dim;
+  const int64_t v_width = int64_t{c.num_kv_heads} * c.v_head_dim;
+  table_ = RandomWeight("qkv", DType::kF32, Shape{kAttentionTableRows, q_width + k_width + v_width},
+                        1.5f, 51);
+  std::vector<float> slopes;
+  for (int h = 1; h <= c.num_heads; ++h) slopes.push_back(std::exp2(-8.0f * h / c.num_heads));
+  slopes_ = FloatWeight("slopes", Shape{c.num_heads}, slopes);
+  sinks_ = RandomWeight("sinks", DType::kF32, Shape{c.num_heads}, 3.0f, 53);
+  Tracer tracer("attention", {.activation = target.ActivationDType(DType::kF32), .kv = c.kv});
+  const Tensor x = Embed(tracer, table_.handle);
+  output_ = Attention(tracer, x.Columns(0, q_width), x.Columns(q_width, k_width),
+                      x.Columns(q_width + k_width, v_width),
+                      {.num_heads = c.num_heads,
+                       .num_kv_heads = c.num_kv_heads,
+                       .head_dim = c.head_dim,
+                       .v_head_dim = c.v_head_dim,
+                       .scale = c.scale,
+                       .window = c.window,
+                       .soft_cap = c.soft_cap,
+                       .has_alibi = c.alibi,
+                       .has_sinks = c.sinks});
+  const WeightId slopes_id = tracer.AddWeight({&slopes_.handle, 1});
+  const WeightId sinks_id = tracer.AddWeight({&sinks_.handle, 1});
+  tracer.SetLogits(output_);  // keeps it to the end
+  tracer.Emit({.id = OpId::kAdvance});
+  program_ = std::make_unique<Program>(*tracer.Finish(kAttentionTableRows));
+  for (OpRecord& op : program_->ops) {
+    if (op.id != OpId::kAttention) continue;
+    if (c.alibi) op.weights.Add(slopes_id);
+    if (c.sinks) op.weights.Add(sinks_id);
+  }
+  blocks_per_row_ = (kAttentionMaxTokens + c.block_size - 1) / c.block_size;
+  const int num_blocks = blocks_per_row_ * kAttentionMaxRows;
+  block_order_.resize(num_blocks);
+  std::iota(block_order_.begin(), block_order_.end(), 0);
+  Random random(seed);
+  for (int i = num_blocks - 1; i > 0; --i) {
+    std::swap(block_order_[i], block_order_[random.Below(i + 1)]);
+  }
+  executable_ = target.Compile(*program_, {.max_tokens = kAttentionMaxTokens,
+                                           .max_rows = kAttentionMaxRows,
+                                           .max_samples = kAttentionMaxRows,
+                                           .max_blocks_per_row = blocks_per_row_,
+                                           .max_block_writes = num_blocks,
+                                           .block_size = c.block_size,
+                                           .num_blocks = num_blocks});
+}
+
+void AttentionRunner::Start(int row, std::vector<int32_t> ids, bool finished) {
+  CHECK(row < kAttentionMaxRows && static_cast<int>(ids.size()) <= kAttentionMaxTokens);
+  rows_[row] = {.ids = std::move(ids), .finished = finished};
+  if (!finished) return;
+  // A row that may put out nothing is finished by its first token.
+  executable_->RunStep([&](StepWriter& step) {
+    step.Join(row, {.max_outputs = 0});
+    step.WriteBlock(row, 0, block_order_[row * blocks_per_row_]);
+    step.Prefill(row, std::span(rows_[row].ids).first(1), 0, /*sample=*/true);
+  });
+  rows_[row].joining = false;
+}
+
+std::vector<float> AttentionRunner::Step(std::span<const Piece> pieces) {
+  int64_t tokens = 0;
+  executable_->RunStep([&](StepWriter& step) {
+    for (const Piece& piece : pieces) {
+      Row& row = rows_.at(piece.row);
+      if (row.joining) {
+        step.Join(piece.row, {.max_outputs = 1});
+        for (int i = 0; i < blocks_per_row_; ++i) {
+          step.WriteBlock(piece.row, i, block_order_[piece.row * blocks_per_row_ + i]);
+        }
+        row.joining = false;
+      }
+      step.Prefill(piece.row, std::span(row.ids).subspan(row.done, piece.count), row.done,
+                   /*sample=*/false);
+      row.done += piece.count;
+      tokens += piece.count;
+    }
+  });
+  return executable_->Read(output_, tokens);
+}
+
+double AttentionRunner::Cached(int32_t id, int64_t column) const {
+  const double value = table_.values[id * table_.handle.shape[1] + column];
+  const float f = static_cast<float>(value);
+  if (case_.kv == DType::kBF16) return Bf16ToFloat(FloatToBf16(f));
+  if (case_.kv == DType::kF16) return F16ToFloat(FloatToF16(f));
+  return value;
+}
+
+std::vector<double> AttentionRunner::Expected(std::span<const int32_t> ids, int position) const {
+  const AttentionCase& c = case_;
+  const int64_t width = table_.handle.shape[1];
+  const int64_t k_column = int64_t{c.num_heads} * c.head_dim;
+  const int64_t v_column = k_column + int64_t{c.num_kv_heads} * c.head_dim;
+  std::vector<double> output;
+  for (int head = 0; head < c.num_heads; ++head) {
+    const int kv_head = head / (c.num_heads / c.num_kv_heads);
+    std::vector<double> scores;
+    const int first = c.window > 0 ? std::max(0, position - c.window + 1) : 0;
+    for (int j = first; j <= position; ++j) {
+      double score = 0;
+      for (int d = 0; d < c.head_dim; ++d) {
+        score += table_.values[ids[position] * width + head * c.head_dim + d] *
+                 Cached(ids[j], k_column + kv_head * c.head_dim + d);
+      }
+      score *= c.scale;
+      if (c.soft_cap > 0) score = c.soft_cap * std::tanh(score / c.soft_cap);
+      if (c.alibi) score += slopes_.values[head] * (j - position);
+      scores.push_back(score);
+    }
+    double max = c.sinks ? sinks_.values[head] : -std::numeric_limits<double>::infinity();
+    for (const double score : scores) max = std::max(max, score);
+    double sum = c.sinks ? std::exp(sinks_.values[head] - max) : 0;
+    for (const double score : scores) sum += std::exp(score - max);
+    for (int d = 0; d < c.v_head_dim; ++d) {
+      double value = 0;
+      for (int j = first; j <= position; ++j) {
+        value += std::exp(scores[j - first] - max) *
+                 Cached(ids[j], v_column + kv_head * c.v_head_dim + d);
+      }
+      output.push_back(value / sum);
+    }
+  }
+  return output;
+}
+
+}  // namespace spry::testing

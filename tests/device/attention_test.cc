@@ -1,0 +1,214 @@
+// Attention and its cache: right against a naive softmax in double, and the same bits however a
+// sequence is cut into steps, whatever shares them, wherever its blocks lie.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/device/attention_harness.h"
+#include "tests/device/cpu_targets.h"
+
+namespace spry::testing {
+namespace {
+
+constexpr bool kFinished = true;
+
+std::vector<int32_t> SomeIds(int count, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> ids(count);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random.Below(kAttentionTableRows));
+  return ids;
+}
+
+// The output of a sequence alone, in pieces of these sizes (the last is whatever is left).
+std::vector<float> RunAlone(AttentionRunner& runner, int row, const std::vector<int32_t>& ids,
+                            std::vector<int> sizes) {
+  runner.Start(row, ids);
+  std::vector<float> output;
+  int left = static_cast<int>(ids.size());
+  for (size_t i = 0; left > 0; ++i) {
+    const int count = i < sizes.size() ? std::min(sizes[i], left) : left;
+    const Piece piece{.row = row, .count = count};
+    const std::vector<float> rows = runner.Step({&piece, 1});
+    output.insert(output.end(), rows.begin(), rows.end());
+    left -= count;
+  }
+  return output;
+}
+
+// Several sequences at once, each step taking random pieces of some of them beside a padding row.
+std::vector<std::vector<float>> RunMixed(AttentionRunner& runner,
+                                         const std::vector<std::vector<int32_t>>& sequences,
+                                         uint64_t seed) {
+  Random random(seed);
+  const int padding_row = static_cast<int>(sequences.size());
+  runner.Start(padding_row, SomeIds(kAttentionMaxTokens, seed), kFinished);
+  std::vector<std::vector<float>> outputs(sequences.size());
+  std::vector<int> done(sequences.size());
+  for (size_t i = 0; i < sequences.size(); ++i) runner.Start(static_cast<int>(i), sequences[i]);
+  while (true) {
+    std::vector<Piece> pieces = {{.row = padding_row, .count = 1}};
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const int left = static_cast<int>(sequences[i].size()) - done[i];
+      if (left == 0 || random.Below(4) == 0) continue;
+      const int most = random.Below(2) == 0 ? 1 : 90;
+      const int count = static_cast<int>(std::min<int64_t>(left, 1 + random.Below(most)));
+      pieces.push_back({.row = static_cast<int>(i), .count = count});
+      done[i] += count;
+    }
+    const std::vector<float> rows = runner.Step(pieces);
+    const int64_t width = runner.output_width();
+    auto at = rows.begin();
+    for (const Piece& piece : pieces) {
+      const auto end = at + piece.count * width;
+      if (piece.row == padding_row) {
+        EXPECT_TRUE(std::all_of(at, end, [](float value) { return value == 0.0f; }));
+      } else {
+        outputs[piece.row].insert(outputs[piece.row].end(), at, end);
+      }
+      at = end;
+    }
+    size_t finished = 0;
+    for (size_t i = 0; i < sequences.size(); ++i) finished += done[i] == std::ssize(sequences[i]);
+    if (finished == sequences.size()) return outputs;
+  }
+}
+
+double WorstError(const AttentionRunner& runner, const std::vector<int32_t>& ids,
+                  const std::vector<float>& output) {
+  double worst = 0;
+  const int64_t width = runner.output_width();
+  for (int t = 0; t < std::ssize(ids); ++t) {
+    const std::vector<double> expected = runner.Expected(ids, t);
+    for (int64_t i = 0; i < width; ++i) {
+      worst = std::max(worst, std::abs(output[t * width + i] - expected[i]));
+    }
+  }
+  return worst;
+}
+
+// Values are up to 1.5 in size and averages of them keep that scale.
+constexpr double kMaxError = 4e-6;
+
+TEST(Attention, AgreesWithDouble) {
+  for (const auto& target : CpuTargets(/*threads=*/1)) {
+    for (const AttentionCase& attention_case : AttentionCases()) {
+      AttentionRunner runner(attention_case, *target, /*seed=*/1);
+      const std::vector<int32_t> ids = SomeIds(/*count=*/300, /*seed=*/2);
+      const std::vector<float> output = RunAlone(runner, /*row=*/0, ids, {});
+      EXPECT_LT(WorstError(runner, ids, output), kMaxError)
+          << attention_case.name << ", " << target->name();
+    }
+  }
+}
+
+TEST(Attention, AgreesWithDoubleOverSeveralSegments) {
+  for (const auto& target : CpuTargets(/*threads=*/1)) {
+    for (const AttentionCase& attention_case : AttentionCases()) {
+      if (attention_case.window == 0 && !attention_case.sinks && !attention_case.alibi) continue;
+      AttentionRunner runner(attention_case, *target, /*seed=*/3);
+      std::vector<int32_t> ids = SomeIds(/*count=*/1100, /*seed=*/4);
+      const std::vector<float> output = RunAlone(runner, /*row=*/0, ids, {});
+      const int64_t width = runner.output_width();
+      for (const int t : {510, 511, 512, 513, 700, 1023, 1024, 1099}) {
+        const std::vector<double> expected = runner.Expected(ids, t);
+        for (int64_t i = 0; i < width; ++i) {
+          ASSERT_NEAR(output[t * width + i], expected[i], kMaxError)
+              << attention_case.name << ", " << target->name() << ", position " << t;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, MixedStepsGiveTheBitsOfSequencesAlone) {
+  for (const auto& target : CpuTargets(/*threads=*/1)) {
+    for (const AttentionCase& attention_case : AttentionCases()) {
+      const std::vector<std::vector<int32_t>> sequences = {
+          SomeIds(33, 5), SomeIds(1, 6), SomeIds(150, 7), SomeIds(64, 8), SomeIds(97, 9)};
+      AttentionRunner mixed(attention_case, *target, /*seed=*/10);
+      AttentionRunner alone(attention_case, *target, /*seed=*/11);  // other blocks
+      const std::vector<std::vector<float>> outputs = RunMixed(mixed, sequences, /*seed=*/12);
+      for (size_t i = 0; i < sequences.size(); ++i) {
+        EXPECT_EQ(outputs[i], RunAlone(alone, /*row=*/7, sequences[i], {}))
+            << attention_case.name << ", " << target->name() << ", sequence " << i;
+      }
+    }
+  }
+}
+
+TEST(Attention, CutsOfASequenceDoNotChangeBits) {
+  for (const auto& target : CpuTargets(/*threads=*/1)) {
+    for (const AttentionCase& attention_case : AttentionCases()) {
+      AttentionRunner runner(attention_case, *target, /*seed=*/13);
+      const std::vector<int32_t> ids = SomeIds(/*count=*/40, /*seed=*/14);
+      const std::vector<float> whole = RunAlone(runner, /*row=*/0, ids, {});
+      for (int cut = 1; cut < 40; ++cut) {
+        ASSERT_EQ(RunAlone(runner, /*row=*/1, ids, {cut}), whole)
+            << attention_case.name << ", " << target->name() << ", cut at " << cut;
+      }
+      const std::vector<int> ones(40, 1);
+      ASSERT_EQ(RunAlone(runner, /*row=*/2, ids, ones), whole)
+          << attention_case.name << ", " << target->name() << ", token by token";
+    }
+  }
+}
+
+TEST(Attention, CutsNearSegmentsDoNotChangeBits) {
+  for (const auto& target : CpuTargets(/*threads=*/1)) {
+    for (const char* name : {"grouped, blocks of 16", "window 600", "all at once"}) {
+      for (const AttentionCase& attention_case : AttentionCases()) {
+        if (attention_case.name != name) continue;
+        AttentionRunner runner(attention_case, *target, /*seed=*/15);
+        const std::vector<int32_t> ids = SomeIds(/*count=*/700, /*seed=*/16);
+        const std::vector<float> whole = RunAlone(runner, /*row=*/0, ids, {});
+        for (const int cut : {1, 16, 500, 511, 512, 513, 520, 699}) {
+          EXPECT_EQ(RunAlone(runner, /*row=*/1, ids, {cut}), whole)
+              << name << ", " << target->name() << ", cut at " << cut;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, ThreadsDoNotChangeBits) {
+  const std::vector<int32_t> ids = SomeIds(/*count=*/70, /*seed=*/17);
+  const auto one = CpuTargets(/*threads=*/1);
+  for (const int threads : {2, 3}) {
+    const auto several = CpuTargets(threads);
+    for (size_t i = 0; i < one.size(); ++i) {
+      for (const AttentionCase& attention_case : AttentionCases()) {
+        AttentionRunner alone(attention_case, *one[i], /*seed=*/18);
+        AttentionRunner shared(attention_case, *several[i], /*seed=*/18);
+        EXPECT_EQ(RunAlone(shared, /*row=*/0, ids, {30, 1, 1}),
+                  RunAlone(alone, /*row=*/0, ids, {30, 1, 1}))
+            << attention_case.name << ", " << several[i]->name();
+      }
+    }
+  }
+}
+
+// A window of 4 is 4 keys, the token itself among them, in prefill, chunks and decode alike
+// (faults of the kind of transformers #39408).
+TEST(Attention, WindowCountsTheTokenItself) {
+  for (const auto& target : CpuTargets(/*threads=*/1)) {
+    AttentionCase window{.name = "window 4", .window = 4};
+    window.scale = 0.0f;  // every key weighs the same
+    AttentionRunner runner(window, *target, /*seed=*/19);
+    AttentionCase everything = window;
+    everything.window = 0;
+    AttentionRunner reference(everything, *target, /*seed=*/20);
+    const std::vector<int32_t> ids = SomeIds(/*count=*/6, /*seed=*/21);
+    const std::vector<int32_t> last_four(ids.begin() + 2, ids.end());
+    const std::vector<double> mean = reference.Expected(last_four, 3);
+    const std::vector<std::vector<int>> schedules = {{6}, {4}, {5}, {3, 2}, {1, 1, 1, 1, 1, 1}};
+    for (const std::vector<int>& schedule : schedules) {
+      const std::vector<float> output = RunAlone(runner, /*row=*/0, ids, schedule);
+      const float* last = output.data() + 5 * runner.output_width();
+      for (int64_t i = 0; i < runner.output_width(); ++i) EXPECT_NEAR(last[i], mean[i], 1e-6);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spry::testing
