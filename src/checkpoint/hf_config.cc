@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "checkpoint/config_limits.h"
-#include "checkpoint/json_file.h"
+#include "checkpoint/json_fields.h"
 #include "checkpoint/printable.h"
 
 namespace spry {
@@ -18,7 +18,7 @@ constexpr int64_t kLlamaPositions = 2048;
 constexpr double kLlamaEpsilon = 1e-6;
 constexpr double kOptEpsilon = 1e-5;  // torch's LayerNorm; OPT configs have no key for it
 
-Result<std::string> ChooseArchitecture(const JsonObject& json) {
+Result<std::string> ChooseArchitecture(const JsonFields& json) {
   SPRY_ASSIGN_OR_RETURN(const std::vector<std::string> names, json.TextList("architectures"));
   if (names.empty()) return json.Missing("architectures");
   for (const std::string& name : names) {
@@ -29,7 +29,7 @@ Result<std::string> ChooseArchitecture(const JsonObject& json) {
 }
 
 // "8-bit float" of the first group of a compressed-tensors config, where it says so.
-std::string DescribeWeights(const JsonObject& quantization) {
+std::string DescribeWeights(const JsonFields& quantization) {
   simdjson::dom::object groups;
   if (quantization.object()["config_groups"].get_object().get(groups) != simdjson::SUCCESS) {
     return "";
@@ -45,8 +45,8 @@ std::string DescribeWeights(const JsonObject& quantization) {
   return "";
 }
 
-Status RefuseQuantization(const JsonObject& json) {
-  SPRY_ASSIGN_OR_RETURN(const std::optional<JsonObject> quantization,
+Status RefuseQuantization(const JsonFields& json) {
+  SPRY_ASSIGN_OR_RETURN(const std::optional<JsonFields> quantization,
                         json.Object("quantization_config"));
   if (!quantization) return {};
   SPRY_ASSIGN_OR_RETURN(const std::optional<std::string> method,
@@ -58,7 +58,7 @@ Status RefuseQuantization(const JsonObject& json) {
                   format ? ", format " + Printable(*format) : "", DescribeWeights(*quantization)));
 }
 
-Result<DType> ReadDType(const JsonObject& json) {
+Result<DType> ReadDType(const JsonFields& json) {
   const char* key = json.Has("dtype") ? "dtype" : "torch_dtype";
   SPRY_ASSIGN_OR_RETURN(const std::optional<std::string> name, json.Text(key));
   if (!name || name == "float32") return DType::kF32;
@@ -67,7 +67,7 @@ Result<DType> ReadDType(const JsonObject& json) {
   return json.Wrong(key, "float32, float16 or bfloat16");
 }
 
-Result<std::string> ReadActivation(const JsonObject& json, const char* key,
+Result<std::string> ReadActivation(const JsonFields& json, const char* key,
                                    const char* default_name) {
   SPRY_ASSIGN_OR_RETURN(const std::optional<std::string> stated, json.Text(key));
   const std::string name = stated.value_or(default_name);
@@ -81,7 +81,7 @@ Result<std::string> ReadActivation(const JsonObject& json, const char* key,
 }
 
 // The sizes that both families spell alike.
-Status ReadSizes(const JsonObject& json, ModelConfig& config) {
+Status ReadSizes(const JsonFields& json, ModelConfig& config) {
   SPRY_ASSIGN_OR_RETURN(config.vocab_size, json.RequiredInteger("vocab_size", kVocabRange));
   SPRY_ASSIGN_OR_RETURN(config.hidden_size, json.RequiredInteger("hidden_size", kHiddenRange));
   SPRY_ASSIGN_OR_RETURN(const int64_t layers,
@@ -96,7 +96,7 @@ Status ReadSizes(const JsonObject& json, ModelConfig& config) {
   return {};
 }
 
-Status ReadHeadDim(const JsonObject& json, ModelConfig& config) {
+Status ReadHeadDim(const JsonFields& json, ModelConfig& config) {
   SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> head_dim,
                         json.Integer("head_dim", kHeadDimRange));
   if (!head_dim && config.hidden_size % config.num_heads != 0) {
@@ -108,7 +108,7 @@ Status ReadHeadDim(const JsonObject& json, ModelConfig& config) {
   return {};
 }
 
-Result<RopeScaling> ReadRopeScaling(const JsonObject& rope) {
+Result<RopeScaling> ReadRopeScaling(const JsonFields& rope) {
   const char* key = rope.Has("rope_type") ? "rope_type" : "type";
   SPRY_ASSIGN_OR_RETURN(const std::optional<std::string> kind, rope.Text(key));
   RopeScaling scaling;
@@ -134,7 +134,7 @@ Result<RopeScaling> ReadRopeScaling(const JsonObject& rope) {
   return scaling;
 }
 
-Status RefusePartialRotation(const JsonObject& json) {
+Status RefusePartialRotation(const JsonFields& json) {
   SPRY_ASSIGN_OR_RETURN(const std::optional<double> rotated,
                         json.Number("partial_rotary_factor", {0.0, 1.0}));
   return rotated.value_or(1.0) == 1.0 ? Status() : json.Wrong("partial_rotary_factor", "1");
@@ -142,8 +142,8 @@ Status RefusePartialRotation(const JsonObject& json) {
 
 // `rope_parameters` is transformers 5, where theta lies inside; before, theta stood beside
 // `rope_scaling`.
-Status ReadRope(const JsonObject& json, ModelConfig& config) {
-  SPRY_ASSIGN_OR_RETURN(std::optional<JsonObject> rope, json.Object("rope_parameters"));
+Status ReadRope(const JsonFields& json, ModelConfig& config) {
+  SPRY_ASSIGN_OR_RETURN(std::optional<JsonFields> rope, json.Object("rope_parameters"));
   if (!rope) {
     SPRY_ASSIGN_OR_RETURN(rope, json.Object("rope_scaling"));
   }
@@ -160,7 +160,7 @@ Status ReadRope(const JsonObject& json, ModelConfig& config) {
   return {};
 }
 
-Status ReadLlama(const JsonObject& json, ModelConfig& config) {
+Status ReadLlama(const JsonFields& json, ModelConfig& config) {
   SPRY_ASSIGN_OR_RETURN(config.intermediate_size,
                         json.RequiredInteger("intermediate_size", kIntermediateRange));
   SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> kv_heads,
@@ -181,7 +181,7 @@ Status ReadLlama(const JsonObject& json, ModelConfig& config) {
   return ReadRope(json, config);
 }
 
-Status ReadOpt(const JsonObject& json, ModelConfig& config) {
+Status ReadOpt(const JsonFields& json, ModelConfig& config) {
   SPRY_ASSIGN_OR_RETURN(config.intermediate_size,
                         json.RequiredInteger("ffn_dim", kIntermediateRange));
   config.num_kv_heads = config.num_heads;
@@ -205,14 +205,14 @@ Status ReadOpt(const JsonObject& json, ModelConfig& config) {
   return {};
 }
 
-Status AddEosTokens(const JsonObject& json, ModelConfig& config) {
+Status AddEosTokens(const JsonFields& json, ModelConfig& config) {
   SPRY_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
                         json.IntegerOrList("eos_token_id", {0, config.vocab_size - 1}));
   for (const int64_t id : ids) AddEosToken(TokenId(static_cast<int32_t>(id)), config);
   return {};
 }
 
-Status ReadTokens(const JsonObject& json, ModelConfig& config) {
+Status ReadTokens(const JsonFields& json, ModelConfig& config) {
   SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> bos,
                         json.Integer("bos_token_id", {0, config.vocab_size - 1}));
   if (bos) config.bos_token = TokenId(static_cast<int32_t>(*bos));
@@ -227,8 +227,8 @@ void AddEosToken(TokenId id, ModelConfig& config) {
 }
 
 Result<ModelConfig> ReadHfConfig(const std::filesystem::path& config_json) {
-  SPRY_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Read(config_json));
-  const JsonObject& json = file.root();
+  SPRY_ASSIGN_OR_RETURN(const JsonText file, JsonText::Read(config_json));
+  const JsonFields& json = file.root();
   ModelConfig config;
   SPRY_ASSIGN_OR_RETURN(config.architecture, ChooseArchitecture(json));
   SPRY_RETURN_IF_ERROR(RefuseQuantization(json));
@@ -245,8 +245,8 @@ Status AddGenerationConfig(const std::filesystem::path& generation_config_json,
                            ModelConfig& config) {
   std::error_code ignored;
   if (!std::filesystem::exists(generation_config_json, ignored)) return {};
-  SPRY_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Read(generation_config_json));
-  const JsonObject& json = file.root();
+  SPRY_ASSIGN_OR_RETURN(const JsonText file, JsonText::Read(generation_config_json));
+  const JsonFields& json = file.root();
   SPRY_RETURN_IF_ERROR(AddEosTokens(json, config));
   SamplingDefaults& sampling = config.sampling_defaults;
   SPRY_ASSIGN_OR_RETURN(sampling.temperature, json.Number("temperature", {0.0, 100.0}));

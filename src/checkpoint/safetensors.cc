@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "checkpoint/json_file.h"
+#include "checkpoint/json_fields.h"
 #include "checkpoint/printable.h"
 
 namespace spry {
@@ -61,7 +61,7 @@ class HeaderReader {
   HeaderReader(std::string file, uint64_t data_bytes)
       : file_(std::move(file)), data_bytes_(data_bytes) {}
 
-  Result<std::vector<HeaderEntry>> Read(const JsonObject& header) const {
+  Result<std::vector<HeaderEntry>> Read(const JsonFields& header) const {
     std::vector<HeaderEntry> entries;
     for (const simdjson::dom::key_value_pair field : header.object()) {
       if (field.key == "__metadata__") {
@@ -97,7 +97,7 @@ class HeaderReader {
     HeaderEntry entry;
     entry.name = name;
     const std::string where = fmt::format("{}: tensor {}", file_, Printable(name));
-    SPRY_RETURN_IF_ERROR(JsonObject::Make(element, where).status());
+    SPRY_RETURN_IF_ERROR(JsonFields::Make(element, where).status());
     std::string_view type_name;
     if (element["dtype"].get_string().get(type_name) != simdjson::SUCCESS) {
       return Error(name, "has no \"dtype\" string");
@@ -205,8 +205,8 @@ Result<std::vector<FileTensor>> ReadSafetensors(const std::filesystem::path& pat
     return InvalidArgument(fmt::format("{}: the header at byte {} does not start with '{{'",
                                        path.string(), kLengthBytes));
   }
-  SPRY_ASSIGN_OR_RETURN(const JsonFile json,
-                        JsonFile::Parse({text, header_bytes}, path.string() + ": header"));
+  SPRY_ASSIGN_OR_RETURN(const JsonText json,
+                        JsonText::Parse({text, header_bytes}, path.string() + ": header"));
   const uint64_t data_start = kLengthBytes + header_bytes;
   const HeaderReader reader(path.string(), bytes.size() - data_start);
   SPRY_ASSIGN_OR_RETURN(const std::vector<HeaderEntry> entries, reader.Read(json.root()));

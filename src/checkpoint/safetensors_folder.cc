@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "checkpoint/json_file.h"
+#include "checkpoint/json_fields.h"
 #include "checkpoint/printable.h"
 #include "checkpoint/safetensors.h"
 
@@ -26,8 +26,8 @@ bool IsPlainFileName(std::string_view name) {
 }
 
 // Sorted by file, then by tensor.
-Result<std::vector<Placement>> ReadPlacements(const JsonObject& index) {
-  SPRY_ASSIGN_OR_RETURN(const std::optional<JsonObject> map, index.Object("weight_map"));
+Result<std::vector<Placement>> ReadPlacements(const JsonFields& index) {
+  SPRY_ASSIGN_OR_RETURN(const std::optional<JsonFields> map, index.Object("weight_map"));
   if (!map) return index.Missing("weight_map");
   std::vector<Placement> placements;
   for (const simdjson::dom::key_value_pair field : map->object()) {
@@ -66,7 +66,7 @@ Status TakeFromShard(const std::filesystem::path& folder, std::span<const Placem
 }
 
 Result<std::vector<FileTensor>> ReadByIndex(const std::filesystem::path& folder) {
-  SPRY_ASSIGN_OR_RETURN(const JsonFile json, JsonFile::Read(folder / kIndexName));
+  SPRY_ASSIGN_OR_RETURN(const JsonText json, JsonText::Read(folder / kIndexName));
   SPRY_ASSIGN_OR_RETURN(const std::vector<Placement> placements, ReadPlacements(json.root()));
   std::vector<FileTensor> tensors;
   for (auto begin = placements.begin(); begin != placements.end();) {

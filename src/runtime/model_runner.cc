@@ -1,6 +1,7 @@
 #include "runtime/model_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "models/model.h"
 
@@ -11,21 +12,30 @@ inline void Pause() { __builtin_ia32_pause(); }
 
 }  // namespace
 
-Result<std::unique_ptr<ModelRunner>> ModelRunner::Create(Device& device,
-                                                         const Checkpoint& checkpoint,
-                                                         const RunnerOptions& options) {
+Result<ModelPlan> PlanModel(const Device& device, const Checkpoint& checkpoint,
+                            const RunnerOptions& options) {
   const ModelConfig& config = checkpoint.config;
   SPRY_ASSIGN_OR_RETURN(const int64_t longest,
                         LongestSequence(options.memory, config.max_position));
   const DType compute = options.compute.value_or(config.dtype);
+  ModelPlan plan;
+  SPRY_ASSIGN_OR_RETURN(plan.program, TraceModel(config, *checkpoint.weights,
+                                                 {.compute = compute,
+                                                  .activation = device.ActivationDType(compute),
+                                                  .kv = options.kv.value_or(compute),
+                                                  .max_length = longest}));
+  SPRY_ASSIGN_OR_RETURN(plan.memory, PlanMemory(device, plan.program, options.memory, longest,
+                                                options.attention_backend));
+  return plan;
+}
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::Create(Device& device,
+                                                         const Checkpoint& checkpoint,
+                                                         const RunnerOptions& options) {
+  SPRY_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(device, checkpoint, options));
   std::unique_ptr<ModelRunner> runner(new ModelRunner);
-  SPRY_ASSIGN_OR_RETURN(runner->program_, TraceModel(config, *checkpoint.weights,
-                                                     {.compute = compute,
-                                                      .activation = device.ActivationDType(compute),
-                                                      .kv = options.kv.value_or(compute),
-                                                      .max_length = longest}));
-  SPRY_ASSIGN_OR_RETURN(runner->plan_, PlanMemory(device, runner->program_, options.memory, longest,
-                                                  options.attention_backend));
+  runner->program_ = std::move(plan.program);
+  runner->plan_ = plan.memory;
   SPRY_ASSIGN_OR_RETURN(
       runner->executable_,
       device.Compile(runner->program_, {.limits = runner->plan_.limits,

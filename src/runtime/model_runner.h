@@ -26,6 +26,14 @@ struct RunnerOptions {
   std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;  // of loading
 };
 
+// What is settled before anything is loaded: the traced model and how much memory it takes.
+struct ModelPlan {
+  Program program;
+  MemoryPlan memory;
+};
+Result<ModelPlan> PlanModel(const Device& device, const Checkpoint& checkpoint,
+                            const RunnerOptions& options);
+
 class ModelRunner {
  public:
   // `device` must outlive the runner.

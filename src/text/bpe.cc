@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <unordered_map>
 
 #include "text/byte_alphabet.h"
 
@@ -48,7 +47,7 @@ Status Bpe::AddPieces(const VocabSource& source) {
   }
   arena_.reserve(total);
   spans_.reserve(source.pieces.size());
-  token_table_.assign(TableSize(source.pieces.size()), kNoToken);
+  token_table_.resize(TableSize(source.pieces.size()));
   std::vector<bool> added(source.pieces.size());
   for (const AddedToken& token : source.added_tokens) {
     if (static_cast<size_t>(token.id.value()) < added.size()) added[token.id.value()] = true;
@@ -77,24 +76,26 @@ Status Bpe::AddPieces(const VocabSource& source) {
   return {};
 }
 
-void Bpe::Insert(int32_t id) {
-  const std::string_view bytes = Bytes(id);
+size_t Bpe::SlotOf(std::string_view bytes, uint64_t hash) const {
   const size_t mask = token_table_.size() - 1;
-  size_t slot = XXH3_64bits(bytes.data(), bytes.size()) & mask;
-  while (token_table_[slot] != kNoToken) {
-    if (Bytes(token_table_[slot]) == bytes) return;
+  const auto upper = static_cast<uint32_t>(hash >> 32);
+  size_t slot = hash & mask;
+  while (token_table_[slot].id != kNoToken &&
+         (token_table_[slot].hash != upper || Bytes(token_table_[slot].id) != bytes)) {
     slot = (slot + 1) & mask;
   }
-  token_table_[slot] = id;
+  return slot;
+}
+
+void Bpe::Insert(int32_t id) {
+  const std::string_view bytes = Bytes(id);
+  const uint64_t hash = XXH3_64bits(bytes.data(), bytes.size());
+  TokenSlot& slot = token_table_[SlotOf(bytes, hash)];
+  if (slot.id == kNoToken) slot = {static_cast<uint32_t>(hash >> 32), id};
 }
 
 int32_t Bpe::Find(std::string_view bytes) const {
-  const size_t mask = token_table_.size() - 1;
-  size_t slot = XXH3_64bits(bytes.data(), bytes.size()) & mask;
-  while (token_table_[slot] != kNoToken && Bytes(token_table_[slot]) != bytes) {
-    slot = (slot + 1) & mask;
-  }
-  return token_table_[slot];
+  return token_table_[SlotOf(bytes, XXH3_64bits(bytes.data(), bytes.size()))].id;
 }
 
 Status Bpe::AddMerges(const VocabSource& source) {

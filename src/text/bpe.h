@@ -48,22 +48,28 @@ class Bpe {
   int size() const { return static_cast<int>(spans_.size()); }
 
  private:
+  static constexpr int32_t kNoRank = INT32_MAX;
+  static constexpr int32_t kNoToken = -1;
+
   struct Span {
     uint32_t begin;
     uint32_t size;
+  };
+  struct TokenSlot {
+    uint32_t hash = 0;  // the upper half; spares most looks at the bytes
+    int32_t id = kNoToken;
   };
   struct MergeSlot {
     uint64_t pair = 0;  // left and right id
     int32_t rank = kNoRank;
   };
-  static constexpr int32_t kNoRank = INT32_MAX;
-  static constexpr int32_t kNoToken = -1;
-
   Bpe() = default;
   Status AddPieces(const VocabSource& source);
   Status AddMerges(const VocabSource& source);
   void Insert(int32_t id);
   int32_t Find(std::string_view bytes) const;
+  // The slot of `bytes`, or the free one where they would be.
+  size_t SlotOf(std::string_view bytes, uint64_t hash) const;
   int32_t RankOf(int32_t left, int32_t right) const;
   MergeSlot& SlotOf(uint64_t pair);
   void LoadSymbols(std::string_view word, Scratch& scratch) const;
@@ -72,7 +78,7 @@ class Bpe {
 
   std::string arena_;                       // the bytes of all tokens
   std::vector<Span> spans_;                 // of each token, in arena_
-  std::vector<int32_t> token_table_;        // open addressing by the hash of the bytes
+  std::vector<TokenSlot> token_table_;      // open addressing by the hash of the bytes
   std::vector<MergeSlot> merge_table_;      // open addressing by pair
   std::vector<int32_t> merged_;             // by rank: the id that the merge makes
   std::array<int32_t, 256> byte_tokens_{};  // kNoToken: the vocabulary lacks this byte

@@ -34,17 +34,24 @@ constexpr Alphabet kAlphabet = MakeAlphabet();
 
 bool AppendAlphabetBytes(std::string_view piece, std::string& bytes) {
   const size_t start = bytes.size();
-  while (!piece.empty()) {
-    const Utf8Character character = DecodeUtf8(piece);
-    const int byte =
-        character.valid && character.code < kAlphabetEnd ? kAlphabet.to_byte[character.code] : -1;
+  bytes.resize(start + piece.size());  // an upper bound
+  char* out = bytes.data() + start;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    int code = static_cast<uint8_t>(piece[i]);
+    if (code >= 0x80) {
+      // Above ASCII the alphabet has two-byte characters only: U+00A1 to U+0143.
+      const bool two = code >= 0xC2 && code <= 0xC5 && i + 1 < piece.size() &&
+                       (static_cast<uint8_t>(piece[i + 1]) & 0xC0) == 0x80;
+      code = two ? (code & 0x1F) << 6 | (static_cast<uint8_t>(piece[++i]) & 0x3F) : kAlphabetEnd;
+    }
+    const int byte = code < kAlphabetEnd ? kAlphabet.to_byte[code] : -1;
     if (byte < 0) {
       bytes.resize(start);
       return false;
     }
-    bytes.push_back(static_cast<char>(byte));
-    piece.remove_prefix(character.length);
+    *out++ = static_cast<char>(byte);
   }
+  bytes.resize(static_cast<size_t>(out - bytes.data()));
   return true;
 }
 

@@ -130,7 +130,6 @@ void Qwen2(VocabSource& source) {
 }
 
 void Qwen35(VocabSource& source) {
-  source.nfc = true;
   Cut(kQwen35Pattern, source);
 }
 

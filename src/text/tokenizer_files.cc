@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <unordered_map>
 
 #include "text/json_object.h"
 #include "text/split_patterns.h"
@@ -57,66 +56,58 @@ Result<AddedToken> NamedToken(const Configs& configs, std::string_view key) {
     } else {
       SPRY_ASSIGN_OR_RETURN(token.content, root.String(key));
     }
-    token.special = true;
     return token;
   }
   return AddedToken{};
 }
 
-class ConfigReader {
- public:
-  ConfigReader(const Configs& configs, VocabSource& source) : configs_(configs), source_(source) {
-    ids_.reserve(source.pieces.size());
-    for (size_t id = 0; id < source.pieces.size(); ++id) {
-      if (!source.pieces[id].empty()) ids_.emplace(source.pieces[id], static_cast<int32_t>(id));
-    }
-  }
+std::optional<TokenId> FindPiece(const VocabSource& source, std::string_view content) {
+  const auto it = std::find(source.pieces.begin(), source.pieces.end(), content);
+  if (content.empty() || it == source.pieces.end()) return {};
+  return TokenId(static_cast<int32_t>(it - source.pieces.begin()));
+}
 
-  Status SpecialTokens() {
-    SPRY_RETURN_IF_ERROR(SetNamed("bos_token", source_.add_bos, source_.bos));
-    SPRY_RETURN_IF_ERROR(SetNamed("eos_token", source_.add_eos, source_.eos));
-    std::optional<TokenId> ignored;
-    for (const std::string_view key : {"unk_token", "pad_token", "sep_token", "cls_token"}) {
-      SPRY_RETURN_IF_ERROR(SetNamed(key, /*fixed=*/false, ignored));
-    }
-    return {};
+void MakeSpecial(AddedToken token, VocabSource& source) {
+  auto& added = source.added_tokens;
+  const auto same = [&](const AddedToken& other) { return other.id == token.id; };
+  const auto it = std::find_if(added.begin(), added.end(), same);
+  if (it != added.end()) {
+    it->special = true;
+    return;
   }
+  token.special = true;
+  added.push_back(std::move(token));
+}
 
-  std::optional<TokenId> Find(std::string_view content) const {
-    const auto it = ids_.find(content);
-    return it == ids_.end() ? std::nullopt : std::optional(TokenId(it->second));
+// Makes the token that `key` names special and stores its id. One that the vocabulary lacks is
+// left out: a model has no row for it. `fixed`: the post-processor has set `id`, which must agree.
+Status SetNamed(const Configs& configs, std::string_view key, bool fixed, VocabSource& source,
+                std::optional<TokenId>& id) {
+  SPRY_ASSIGN_OR_RETURN(AddedToken token, NamedToken(configs, key));
+  const auto found = FindPiece(source, token.content);
+  if (!found) return {};
+  if (fixed && id != found) {
+    return Unimplemented(fmt::format(
+        "tokenizer_config.json: {} is \"{}\" (id {}), but the post_processor of tokenizer.json "
+        "puts id {} there; supported: the same token in both",
+        key, token.content, found->value(), id->value()));
   }
+  id = token.id = *found;
+  MakeSpecial(std::move(token), source);
+  return {};
+}
 
- private:
-  // The token becomes a special one if it was not. One that the vocabulary lacks is left out: a
-  // model has no row for it. `fixed`: the post-processor has set `id`, which must agree.
-  Status SetNamed(std::string_view key, bool fixed, std::optional<TokenId>& id) {
-    SPRY_ASSIGN_OR_RETURN(AddedToken token, NamedToken(configs_, key));
-    const auto found = Find(token.content);
-    if (token.content.empty() || !found) return {};
-    if (fixed && id && *id != *found) {
-      return Unimplemented(fmt::format(
-          "tokenizer_config.json: {} is \"{}\" (id {}), but the post_processor of tokenizer.json "
-          "puts id {} there; supported: the same token in both",
-          key, token.content, found->value(), id->value()));
-    }
-    id = found;
-    token.id = *found;
-    const auto same = [&](const AddedToken& added) { return added.id == token.id; };
-    auto& added = source_.added_tokens;
-    const auto it = std::find_if(added.begin(), added.end(), same);
-    if (it == added.end()) {
-      added.push_back(token);
-    } else {
-      it->special = true;
-    }
-    return {};
+Status SetSpecialTokens(const Configs& configs, bool whole, VocabSource& source) {
+  const bool bos_fixed = whole && source.add_bos;
+  const bool eos_fixed = whole && source.add_eos;
+  SPRY_RETURN_IF_ERROR(SetNamed(configs, "bos_token", bos_fixed, source, source.bos));
+  SPRY_RETURN_IF_ERROR(SetNamed(configs, "eos_token", eos_fixed, source, source.eos));
+  std::optional<TokenId> other;
+  for (const std::string_view key : {"unk_token", "pad_token", "sep_token", "cls_token"}) {
+    SPRY_RETURN_IF_ERROR(SetNamed(configs, key, /*fixed=*/false, source, other));
   }
-
-  const Configs& configs_;
-  VocabSource& source_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // views into source_.pieces
-};
+  return {};
+}
 
 // A template, or the one named "default" of a list of {name, template}.
 Status ReadChatTemplate(const JsonObject& config, VocabSource& source) {
@@ -148,7 +139,7 @@ Status ApplyConfigs(const Path& folder, const Configs& configs, VocabSource& sou
     SPRY_ASSIGN_OR_RETURN(source.chat_template,
                           ReadTextFile(folder / "chat_template.jinja", kMaxConfigBytes));
   }
-  return ConfigReader(configs, source).SpecialTokens();
+  return {};
 }
 
 Status ReadMerges(const Path& path, VocabSource& source) {
@@ -210,14 +201,13 @@ Result<VocabSource> ReadVocabAndMerges(const Path& folder, const Configs& config
 // GPT-2's own folder has no configs; this is what its tokenizer class stands for.
 void ApplyGpt2Defaults(VocabSource& source) {
   if (source.bos || source.eos) return;
-  const auto it = std::find(source.pieces.begin(), source.pieces.end(), "<|endoftext|>");
-  if (it == source.pieces.end()) return;
+  const auto found = FindPiece(source, "<|endoftext|>");
+  if (!found) return;
   AddedToken token{};
-  token.id = TokenId(static_cast<int32_t>(it - source.pieces.begin()));
-  token.content = *it;
-  token.special = true;
-  source.bos = source.eos = token.id;
-  source.added_tokens.push_back(token);
+  token.id = *found;
+  token.content = "<|endoftext|>";
+  source.bos = source.eos = found;
+  MakeSpecial(std::move(token), source);
 }
 
 }  // namespace
@@ -236,6 +226,7 @@ Result<std::optional<VocabSource>> ReadTokenizerFiles(const Path& folder) {
     SPRY_ASSIGN_OR_RETURN(source, ReadVocabAndMerges(folder, configs));
   }
   SPRY_RETURN_IF_ERROR(ApplyConfigs(folder, configs, source));
+  SPRY_RETURN_IF_ERROR(SetSpecialTokens(configs, whole, source));
   if (!whole) ApplyGpt2Defaults(source);
   if (source.add_bos && !source.bos) {
     return InvalidArgument(

@@ -77,8 +77,9 @@ TEST(GgufModel, AVocabularyCostsNoAllocationForEachToken) {
     merges[i] = fmt::format("l{} r{}", i, i);
   }
   const GgufBytes bytes = std::move(GgufBytes()
-                                        .Head(0, 3)
+                                        .Head(0, 4)
                                         .KeyText("tokenizer.ggml.model", "gpt2")
+                                        .KeyText("tokenizer.ggml.pre", "gpt-2")
                                         .KeyTexts("tokenizer.ggml.tokens", tokens)
                                         .KeyTexts("tokenizer.ggml.merges", merges));
   const ScratchFolder folder;

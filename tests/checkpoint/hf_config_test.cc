@@ -18,7 +18,8 @@ using ::testing::IsEmpty;
 std::string LlamaJson(std::string_view more) {
   return fmt::format(
       R"({{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":32,)"
-      R"("hidden_size":16,"intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4{}{}}})",
+      R"("hidden_size":16,"intermediate_size":24,"num_hidden_layers":2,)"
+      R"("num_attention_heads":4{}{}}})",
       more.empty() ? "" : ",", more);
 }
 
@@ -65,7 +66,8 @@ TEST(HfConfig, ReadsTransformers4) {
   const auto read = Read(LlamaJson(
       R"("torch_dtype":"float16","rope_theta":100000,"rope_scaling":null,"num_key_value_heads":1,)"
       R"("rms_norm_eps":1e-05,"tie_word_embeddings":true,"attention_bias":true,"mlp_bias":true,)"
-      R"("max_position_embeddings":8192,"bos_token_id":null,"eos_token_id":[3,5],"head_dim":null)"));
+      R"("max_position_embeddings":8192,"bos_token_id":null,"eos_token_id":[3,5],)"
+      R"("head_dim":null)"));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->dtype, DType::kF16);
   EXPECT_EQ(read->rope_theta, 100000.0);
@@ -128,8 +130,8 @@ TEST(HfConfig, ReadsOpt) {
 
 // B103: both spellings, both generations; an unknown kind is an error.
 TEST(HfConfig, RopeScalingIsNeverDropped) {
-  constexpr char kFactors[] =
-      R"("factor":8,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":64)";
+  constexpr char kFactors[] = R"("factor":8,"low_freq_factor":1,"high_freq_factor":4,)"
+                              R"("original_max_position_embeddings":64)";
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     for (const char* spelling : {"rope_type", "type"}) {
       const auto with_kind = [&](std::string_view kind) {
@@ -178,9 +180,10 @@ TEST(HfConfig, RefusesByName) {
 // B098: quantised weights are named, not guessed at.
 TEST(HfConfig, RefusesQuantizationByName) {
   EXPECT_THAT(
-      ReadError(LlamaJson(
-          R"("quantization_config":{"quant_method":"compressed-tensors","format":"float-quantized",)"
-          R"("config_groups":{"group_0":{"weights":{"num_bits":8,"type":"float"}}}})")),
+      ReadError(
+          LlamaJson(R"("quantization_config":{"quant_method":"compressed-tensors",)"
+                    R"("format":"float-quantized",)"
+                    R"("config_groups":{"group_0":{"weights":{"num_bits":8,"type":"float"}}}})")),
       HasSubstr("quant_method 'compressed-tensors', format 'float-quantized', 8-bit 'float' "
                 "weights, supported: unquantised safetensors, or GGUF"));
   EXPECT_THAT(ReadError(LlamaJson(R"("quantization_config":{"quant_method":"new"})")),

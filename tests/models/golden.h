@@ -25,7 +25,8 @@ struct GoldenPrompt {
 };
 
 struct GoldenModel {
-  int length = 0;  // S
+  int length = 0;          // S
+  int prompt_length = 24;  // random ids; the rest is the greedy continuation
   int vocab_size = 0;
   float logit_range = 0.0f;
   std::vector<float> tokens;    // [2, S]

@@ -19,17 +19,17 @@
 namespace spry {
 
 // A view: valid as long as the parser it came from.
-class JsonObject {
+class JsonFields {
  public:
   // `where` opens every message ("model/config.json"). Errors: not an object; a key twice.
-  static Result<JsonObject> Make(simdjson::dom::element element, std::string where);
+  static Result<JsonFields> Make(simdjson::dom::element element, std::string where);
 
   bool Has(std::string_view key) const { return Find(key).has_value(); }
   Result<std::optional<int64_t>> Integer(std::string_view key, IntegerRange range) const;
   Result<std::optional<double>> Number(std::string_view key, NumberRange range) const;
   Result<std::optional<bool>> Flag(std::string_view key) const;
   Result<std::optional<std::string>> Text(std::string_view key) const;
-  Result<std::optional<JsonObject>> Object(std::string_view key) const;
+  Result<std::optional<JsonFields>> Object(std::string_view key) const;
   // Empty when absent.
   Result<std::vector<std::string>> TextList(std::string_view key) const;
   Result<std::vector<int64_t>> IntegerOrList(std::string_view key, IntegerRange range) const;
@@ -46,7 +46,7 @@ class JsonObject {
   simdjson::dom::object object() const { return object_; }
 
  private:
-  JsonObject(simdjson::dom::object object, std::string where)
+  JsonFields(simdjson::dom::object object, std::string where)
       : object_(object), where_(std::move(where)) {}
   std::optional<simdjson::dom::element> Find(std::string_view key) const;
 
@@ -54,20 +54,20 @@ class JsonObject {
   std::string where_;
 };
 
-// A parsed text and the memory that its JsonObject points into.
-class JsonFile {
+// A parsed text and the memory that its JsonFields points into.
+class JsonText {
  public:
-  static Result<JsonFile> Read(const std::filesystem::path& path);
-  static Result<JsonFile> Parse(std::string_view text, const std::string& where);
+  static Result<JsonText> Read(const std::filesystem::path& path);
+  static Result<JsonText> Parse(std::string_view text, const std::string& where);
 
-  const JsonObject& root() const { return root_; }
+  const JsonFields& root() const { return root_; }
 
  private:
-  JsonFile(std::unique_ptr<simdjson::dom::parser> parser, JsonObject root)
+  JsonText(std::unique_ptr<simdjson::dom::parser> parser, JsonFields root)
       : parser_(std::move(parser)), root_(std::move(root)) {}
 
   std::unique_ptr<simdjson::dom::parser> parser_;
-  JsonObject root_;
+  JsonFields root_;
 };
 
 }  // namespace spry

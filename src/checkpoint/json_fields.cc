@@ -1,4 +1,4 @@
-#include "checkpoint/json_file.h"
+#include "checkpoint/json_fields.h"
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ std::optional<int64_t> InRange(simdjson::dom::element element, IntegerRange rang
 
 }  // namespace
 
-Result<JsonObject> JsonObject::Make(simdjson::dom::element element, std::string where) {
+Result<JsonFields> JsonFields::Make(simdjson::dom::element element, std::string where) {
   simdjson::dom::object object;
   if (element.get_object().get(object) != simdjson::SUCCESS) {
     return InvalidArgument(fmt::format("{}: is not a JSON object", where));
@@ -39,10 +39,10 @@ Result<JsonObject> JsonObject::Make(simdjson::dom::element element, std::string 
   if (twice != keys.end()) {
     return InvalidArgument(fmt::format("{}: the key {} is there twice", where, Printable(*twice)));
   }
-  return JsonObject(object, std::move(where));
+  return JsonFields(object, std::move(where));
 }
 
-std::optional<simdjson::dom::element> JsonObject::Find(std::string_view key) const {
+std::optional<simdjson::dom::element> JsonFields::Find(std::string_view key) const {
   simdjson::dom::element element;
   if (object_.at_key(key).get(element) != simdjson::SUCCESS || element.is_null()) {
     return std::nullopt;
@@ -50,18 +50,18 @@ std::optional<simdjson::dom::element> JsonObject::Find(std::string_view key) con
   return element;
 }
 
-Status JsonObject::Wrong(std::string_view key, std::string_view expected) const {
+Status JsonFields::Wrong(std::string_view key, std::string_view expected) const {
   std::ostringstream found;
   if (const auto element = Find(key)) found << simdjson::minify(*element);
   return InvalidArgument(
       fmt::format("{}: \"{}\" is {}, expected {}", where_, key, Printable(found.str()), expected));
 }
 
-Status JsonObject::Missing(std::string_view key) const {
+Status JsonFields::Missing(std::string_view key) const {
   return InvalidArgument(fmt::format("{}: \"{}\" is missing", where_, key));
 }
 
-Result<std::optional<int64_t>> JsonObject::Integer(std::string_view key, IntegerRange range) const {
+Result<std::optional<int64_t>> JsonFields::Integer(std::string_view key, IntegerRange range) const {
   const auto element = Find(key);
   if (!element) return std::optional<int64_t>();
   const std::optional<int64_t> value = InRange(*element, range);
@@ -69,7 +69,7 @@ Result<std::optional<int64_t>> JsonObject::Integer(std::string_view key, Integer
   return value;
 }
 
-Result<std::optional<double>> JsonObject::Number(std::string_view key, NumberRange range) const {
+Result<std::optional<double>> JsonFields::Number(std::string_view key, NumberRange range) const {
   const auto element = Find(key);
   if (!element) return std::optional<double>();
   double value = 0;
@@ -80,7 +80,7 @@ Result<std::optional<double>> JsonObject::Number(std::string_view key, NumberRan
   return std::optional(value);
 }
 
-Result<std::optional<bool>> JsonObject::Flag(std::string_view key) const {
+Result<std::optional<bool>> JsonFields::Flag(std::string_view key) const {
   const auto element = Find(key);
   if (!element) return std::optional<bool>();
   bool value = false;
@@ -88,7 +88,7 @@ Result<std::optional<bool>> JsonObject::Flag(std::string_view key) const {
   return std::optional(value);
 }
 
-Result<std::optional<std::string>> JsonObject::Text(std::string_view key) const {
+Result<std::optional<std::string>> JsonFields::Text(std::string_view key) const {
   const auto element = Find(key);
   if (!element) return std::optional<std::string>();
   std::string_view value;
@@ -96,15 +96,15 @@ Result<std::optional<std::string>> JsonObject::Text(std::string_view key) const 
   return std::optional(std::string(value));
 }
 
-Result<std::optional<JsonObject>> JsonObject::Object(std::string_view key) const {
+Result<std::optional<JsonFields>> JsonFields::Object(std::string_view key) const {
   const auto element = Find(key);
-  if (!element) return std::optional<JsonObject>();
+  if (!element) return std::optional<JsonFields>();
   if (!element->is_object()) return Wrong(key, "an object");
-  SPRY_ASSIGN_OR_RETURN(JsonObject object, Make(*element, fmt::format("{}: {}", where_, key)));
+  SPRY_ASSIGN_OR_RETURN(JsonFields object, Make(*element, fmt::format("{}: {}", where_, key)));
   return std::optional(std::move(object));
 }
 
-Result<std::vector<std::string>> JsonObject::TextList(std::string_view key) const {
+Result<std::vector<std::string>> JsonFields::TextList(std::string_view key) const {
   std::vector<std::string> values;
   const auto element = Find(key);
   if (!element) return values;
@@ -118,7 +118,7 @@ Result<std::vector<std::string>> JsonObject::TextList(std::string_view key) cons
   return values;
 }
 
-Result<std::vector<int64_t>> JsonObject::IntegerOrList(std::string_view key,
+Result<std::vector<int64_t>> JsonFields::IntegerOrList(std::string_view key,
                                                        IntegerRange range) const {
   std::vector<int64_t> values;
   const auto element = Find(key);
@@ -137,25 +137,25 @@ Result<std::vector<int64_t>> JsonObject::IntegerOrList(std::string_view key,
   return values;
 }
 
-Result<int64_t> JsonObject::RequiredInteger(std::string_view key, IntegerRange range) const {
+Result<int64_t> JsonFields::RequiredInteger(std::string_view key, IntegerRange range) const {
   SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> value, Integer(key, range));
   if (!value) return Missing(key);
   return *value;
 }
 
-Result<double> JsonObject::RequiredNumber(std::string_view key, NumberRange range) const {
+Result<double> JsonFields::RequiredNumber(std::string_view key, NumberRange range) const {
   SPRY_ASSIGN_OR_RETURN(const std::optional<double> value, Number(key, range));
   if (!value) return Missing(key);
   return *value;
 }
 
-Result<JsonFile> JsonFile::Read(const std::filesystem::path& path) {
+Result<JsonText> JsonText::Read(const std::filesystem::path& path) {
   SPRY_ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
   const std::span<const std::byte> bytes = file->bytes();
   return Parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
 }
 
-Result<JsonFile> JsonFile::Parse(std::string_view text, const std::string& where) {
+Result<JsonText> JsonText::Parse(std::string_view text, const std::string& where) {
   if (text.size() > kMaxJsonBytes) {
     return InvalidArgument(fmt::format("{}: {} bytes of JSON, expected at most {}", where,
                                        text.size(), kMaxJsonBytes));
@@ -167,8 +167,8 @@ Result<JsonFile> JsonFile::Parse(std::string_view text, const std::string& where
     return InvalidArgument(
         fmt::format("{}: is not valid JSON: {}", where, simdjson::error_message(error)));
   }
-  SPRY_ASSIGN_OR_RETURN(JsonObject root, JsonObject::Make(element, where));
-  return JsonFile(std::move(parser), std::move(root));
+  SPRY_ASSIGN_OR_RETURN(JsonFields root, JsonFields::Make(element, where));
+  return JsonText(std::move(parser), std::move(root));
 }
 
 }  // namespace spry

@@ -1,0 +1,55 @@
+#include "app/devices.h"
+
+#include <filesystem>
+
+#include "base/clock.h"
+#include "device/cpu/cpu_device.h"
+#include "device/null/null_device.h"
+#include "device/plugin.h"
+
+namespace spry {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCudaPlugin = "libspry_cuda.so";
+const SteadyClock kClock;  // the null device's; it has no state
+
+Result<std::unique_ptr<Device>> MakeCudaDevice(const DeviceFlags& flags) {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (error) return Internal("the program's own folder is not known: " + error.message());
+  return LoadDevicePlugin(kCudaPlugin, {folder, folder / "../lib/spry"},
+                          {.capture_graphs = flags.graph_mode != GraphMode::kNone});
+}
+
+std::unique_ptr<Device> PacedNullDevice(const DeviceFlags& flags) {
+  return MakeNullDevice({.step_nanos = flags.null_step_us * 1000, .clock = &kClock});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> OpenDevice(const DeviceFlags& flags) {
+  switch (flags.device) {
+    case DeviceChoice::kNull:
+      return PacedNullDevice(flags);
+    case DeviceChoice::kCuda:
+      return MakeCudaDevice(flags);
+    case DeviceChoice::kCpu:
+      return MakeCpuDevice(flags.cpu);
+    case DeviceChoice::kAuto:
+      break;
+  }
+  Result<std::unique_ptr<Device>> cuda = MakeCudaDevice(flags);
+  return cuda.ok() ? std::move(cuda) : MakeCpuDevice(flags.cpu);
+}
+
+std::vector<DeviceListing> ListDevices(const DeviceFlags& flags) {
+  std::vector<DeviceListing> devices;
+  devices.push_back({"cuda", MakeCudaDevice(flags)});
+  devices.push_back({"cpu", MakeCpuDevice(flags.cpu)});
+  devices.push_back({"null", PacedNullDevice(flags)});
+  return devices;
+}
+
+}  // namespace spry

@@ -1,0 +1,54 @@
+// Checks and forms of flag values that CLI11 does not have. Private to src/app.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spry {
+
+// A word that stands for a value of T.
+template <typename T>
+using Choice = std::pair<const char*, T>;
+
+// A flag that takes one of a few words.
+template <typename T, size_t N>
+CLI::Option* AddChoice(CLI::App& parser, const std::string& name,
+                       const std::array<Choice<T>, N>& choices, T& target,
+                       const std::string& help) {
+  std::vector<std::string> words;
+  for (const Choice<T>& choice : choices) words.emplace_back(choice.first);
+  const std::string listed = fmt::format("{}", fmt::join(words, "|"));
+  const auto check = [words, listed](const std::string& text) {
+    for (const std::string& word : words) {
+      if (word == text) return std::string();
+    }
+    return fmt::format("'{}' is not one of {}", text, listed);
+  };
+  const auto set = [choices, &target](const std::string& text) {
+    for (const Choice<T>& choice : choices) {
+      if (text == choice.first) target = choice.second;
+    }
+  };
+  return parser.add_option_function<std::string>(name, set, help)
+      ->check(CLI::Validator(check, ""))
+      ->type_name(listed);
+}
+
+// An integer of at least `low`.
+inline CLI::Validator AtLeast(int64_t low) {
+  const auto check = [low](const std::string& text) {
+    int64_t value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= low) return std::string();
+    return fmt::format("'{}' must be {} or more", text, low);
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace spry

@@ -1,0 +1,199 @@
+// spry generate: prompts in, text out. Requests run together; a failed one is reported alone.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "app/command.h"
+#include "app/flags.h"
+#include "app/interrupt.h"
+#include "app/load_model.h"
+#include "app/prompt_input.h"
+#include "app/request_output.h"
+#include "app/sampling_fields.h"
+#include "app/write_text.h"
+
+namespace spry {
+namespace {
+
+struct GenerateFlags {
+  DeviceFlags device;
+  ModelFlags model;
+  PromptFlags prompts;
+  SamplingFields sampling;
+  bool json = false;
+};
+
+class Generate {
+ public:
+  Generate(const GenerateFlags& flags, std::vector<PromptEntry> prompts, LoadedModel model)
+      : flags_(flags), prompts_(std::move(prompts)), model_(std::move(model)) {}
+
+  Result<int> Run() {
+    WarnOfDefaults();
+    for (PromptEntry& entry : prompts_) Submit(entry);
+    while (!model_.engine->idle()) {
+      if (Interrupted()) return Stop();
+      SPRY_ASSIGN_OR_RETURN(const std::span<const TokenEvent> events, model_.engine->Step());
+      for (const TokenEvent& event : events) SPRY_RETURN_IF_ERROR(Take(event));
+    }
+    SPRY_RETURN_IF_ERROR(PrintReady());
+    return failed_ ? kExitFailed : kExitDone;
+  }
+
+ private:
+  struct Slot {
+    std::string where;
+    std::unique_ptr<RequestOutput> output;  // null: refused before it ran
+  };
+
+  // The model asks for something that this version does not do: say so once.
+  void WarnOfDefaults() const {
+    const std::optional<double> penalty = model_.config.sampling_defaults.repetition_penalty;
+    if (penalty && *penalty != 1.0) {
+      fmt::print(stderr,
+                 "spry: the model's generation_config asks for a repetition_penalty of {}, which "
+                 "is not applied\n",
+                 *penalty);
+    }
+  }
+
+  void Report(const std::string& where, const std::string& message) {
+    failed_ = true;
+    fmt::print(stderr, "spry: {}: {}\n", where, message);
+  }
+
+  // Hands a prompt to the engine; one that is refused leaves an empty slot.
+  void Submit(PromptEntry& entry) {
+    slots_.push_back({.where = entry.where});
+    Result<GenerationRequest> request = MakeRequest(entry);
+    if (!request.ok()) return Report(entry.where, request.status().message());
+    const int prompt_tokens = static_cast<int>(request->prompt.size());
+    const bool logprobs = request->sampling.logprobs.has_value();
+    const Result<RequestId> id = model_.engine->Submit(*std::move(request));
+    if (!id.ok()) return Report(entry.where, id.status().message());
+    const int index = static_cast<int>(slots_.size()) - 1;
+    index_of_[*id] = index;
+    slots_.back().output =
+        std::make_unique<RequestOutput>(RequestOutput::Options{.index = index,
+                                                               .tokenizer = model_.tokenizer.get(),
+                                                               .prompt_tokens = prompt_tokens,
+                                                               .logprobs = logprobs});
+  }
+
+  Result<GenerationRequest> MakeRequest(PromptEntry& entry) const {
+    if (!entry.line.ok()) return entry.line.status();
+    PromptLine& line = *entry.line;
+    GenerationRequest request;
+    request.sampling = DefaultSampling(model_.config.sampling_defaults);
+    flags_.sampling.ApplyTo(request.sampling);
+    line.sampling.ApplyTo(request.sampling);
+    if (!line.text) {
+      request.prompt = std::move(line.token_ids);
+      return request;
+    }
+    if (model_.tokenizer == nullptr) {
+      return InvalidArgument("the model has no tokenizer; give prompt_token_ids with --input");
+    }
+    constexpr bool kAddSpecialTokens = true;
+    request.prompt = model_.tokenizer->Encode(*line.text, kAddSpecialTokens);
+    return request;
+  }
+
+  bool streams() const { return slots_.size() == 1 && !flags_.json; }
+
+  Status Take(const TokenEvent& event) {
+    const auto found = index_of_.find(event.request);
+    Slot& slot = slots_[found->second];
+    const std::string_view piece = slot.output->Take(event);
+    if (streams() && !piece.empty()) SPRY_RETURN_IF_ERROR(WriteStdout(piece));
+    if (!slot.output->finished()) return {};
+    if (event.finish == FinishReason::kError) {
+      Report(slot.where, "the model gave no usable logits (NaN); the request was stopped");
+    }
+    index_of_.erase(found);
+    return PrintReady();
+  }
+
+  // Prints what has ended, in the order of the prompts.
+  Status PrintReady() {
+    for (; next_ < slots_.size(); ++next_) {
+      const RequestOutput* output = slots_[next_].output.get();
+      if (output == nullptr) continue;
+      if (!output->finished()) return {};
+      if (flags_.json) {
+        SPRY_RETURN_IF_ERROR(WriteStdout(output->ToJson() + "\n"));
+      } else {
+        SPRY_RETURN_IF_ERROR(WriteStdout(streams() ? "\n" : output->text() + "\n"));
+      }
+    }
+    return {};
+  }
+
+  Result<int> Stop() {
+    for (const auto& [id, index] : index_of_) model_.engine->Cancel(id);
+    if (streams()) SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
+    return kExitInterrupted;
+  }
+
+  const GenerateFlags& flags_;
+  std::vector<PromptEntry> prompts_;
+  LoadedModel model_;
+  std::vector<Slot> slots_;
+  std::unordered_map<RequestId, int> index_of_;  // of the requests that have not ended
+  size_t next_ = 0;                              // to be printed
+  bool failed_ = false;
+};
+
+Result<int> RunGenerate(const GenerateFlags& flags) {
+  SPRY_ASSIGN_OR_RETURN(std::vector<PromptEntry> prompts, GatherPrompts(flags.prompts));
+  SPRY_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags.device, flags.model));
+  CatchInterrupt();
+  return Generate(flags, std::move(prompts), std::move(model)).Run();
+}
+
+}  // namespace
+
+Command AddGenerate(CLI::App& parent) {
+  const auto flags = std::make_shared<GenerateFlags>();
+  CLI::App& parser = *parent.add_subcommand("generate", "Generate text from prompts");
+  parser.footer(
+      "Sampling starts from the model's generation_config.json; flags go over it, and the fields\n"
+      "of an --input line over both. Several prompts run together and are printed in order.\n\n"
+      "Examples:\n"
+      "  spry generate SmolLM2-135M-Instruct.Q4_1.gguf --prompt 'The capital of France is'\n"
+      "  echo 'Once upon a time' | spry generate ./SmolLM2-135M --temperature 0 --max-tokens 64\n"
+      "  spry generate ./SmolLM2-135M --input prompts.jsonl --json\n"
+      "    (a line: {\"prompt\": \"Hello\", \"max_tokens\": 8, \"temperature\": 0})");
+  const char* group = "Prompts";
+  parser.add_option("--prompt", flags->prompts.prompts, "Text to go on from; may be repeated")
+      ->type_name("TEXT")
+      ->take_all()
+      ->group(group);
+  parser
+      .add_option("--prompt-file", flags->prompts.prompt_files,
+                  "File that holds one prompt (a last line end is dropped); may be repeated")
+      ->type_name("FILE")
+      ->take_all()
+      ->group(group);
+  parser
+      .add_option("--input", flags->prompts.input,
+                  "JSON lines: prompt or prompt_token_ids, and any sampling field")
+      ->type_name("F.jsonl")
+      ->group(group);
+  parser
+      .add_flag("--json", flags->json,
+                "Print a JSON object a line: index, prompt_tokens, cached_tokens, token_ids, text, "
+                "finish_reason, logprobs")
+      ->group("Output");
+  AddModelFlags(parser, flags->model);
+  AddSamplingFlags(parser, flags->sampling);
+  AddDeviceFlags(parser, flags->device);
+  return {.parser = &parser, .run = [flags] { return RunGenerate(*flags); }};
+}
+
+}  // namespace spry

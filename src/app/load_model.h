@@ -1,0 +1,24 @@
+// From flags to a model that is ready to run: checkpoint, device, engine, tokenizer. The tokenizer
+// is built on a second thread while this one loads weights. Progress goes to stderr when that is a
+// terminal; one line with the memory plan goes there always.
+#pragma once
+
+#include <memory>
+
+#include "app/flags.h"
+#include "base/status.h"
+#include "checkpoint/model_config.h"
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+namespace spry {
+
+struct LoadedModel {
+  ModelConfig config;
+  std::unique_ptr<Tokenizer> tokenizer;  // null: the checkpoint has no vocabulary
+  std::unique_ptr<Engine> engine;        // to be used by the thread that loaded
+};
+
+Result<LoadedModel> LoadModel(const DeviceFlags& device_flags, const ModelFlags& model_flags);
+
+}  // namespace spry

@@ -1,0 +1,76 @@
+// The spry command: which subcommands there are, and how errors and exit codes leave the program.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "app/command.h"
+
+namespace spry {
+namespace {
+
+int Fail(int exit_code, std::string message) {
+  // One line, whatever a library put into it.
+  std::ranges::replace(message, '\n', ' ');
+  fmt::print(stderr, "spry: {}\n", message);
+  return exit_code;
+}
+
+// A closed standard stream would give its number to the first file that is opened. A reader that
+// goes away ends the program quietly.
+void PrepareStreams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", O_RDWR);
+  }
+  std::signal(SIGPIPE, SIG_DFL);
+}
+
+int Run(int argc, char** argv) {
+  CLI::App parser("spry serves language models: one program, on CPU or GPU.", "spry");
+  parser.set_version_flag("--version", "spry " SPRY_VERSION);
+  parser.require_subcommand(1);
+  parser.get_formatter()->column_width(34);
+  parser.footer(
+      "`spry COMMAND --help` shows the flags and an example of each.\n\n"
+      "Example:\n  spry generate model.gguf --prompt 'Once upon a time'");
+  CLI::App& bench = *parser.add_subcommand("bench", "Measure latency, throughput, host cost");
+  bench.require_subcommand(1);
+  bench.footer("Example:\n  spry bench latency model.gguf --batch-size 8");
+  const Command commands[] = {
+      AddGenerate(parser),     AddBenchLatency(bench), AddBenchThroughput(bench),
+      AddBenchOverhead(bench), AddInspect(parser),     AddBackends(parser),
+  };
+
+  try {
+    parser.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return parser.exit(wanted);
+  } catch (const CLI::ParseError& error) {
+    return Fail(kExitUsage, std::string(error.what()) + " (see spry --help)");
+  }
+  for (const Command& command : commands) {
+    if (!command.parser->parsed()) continue;
+    const Result<int> code = command.run();
+    return code.ok() ? *code : Fail(kExitFailed, code.status().message());
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace spry
+
+int main(int argc, char** argv) {
+  spry::PrepareStreams();
+  try {
+    return spry::Run(argc, argv);
+  } catch (const std::exception& error) {
+    return spry::Fail(spry::kExitFailed, error.what());
+  }
+}

@@ -1,0 +1,53 @@
+// What one request of `spry generate` has produced so far, as text and as a line of JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/row.h"
+#include "sched/scheduler.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace spry {
+
+class RequestOutput {
+ public:
+  struct Options {
+    int index = 0;                         // among the inputs, from 0
+    const Tokenizer* tokenizer = nullptr;  // must outlive this; null: token ids stand for text
+    int prompt_tokens = 0;
+    bool logprobs = false;
+  };
+  explicit RequestOutput(const Options& options);
+
+  // The text that the event made readable, valid until the next call. An end or stop id is counted
+  // but not spelled.
+  std::string_view Take(const TokenEvent& event);
+
+  bool finished() const { return finish_ != FinishReason::kNone; }
+  FinishReason finish() const { return finish_; }
+  const std::string& text() const { return text_; }
+  // {"index", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason"} and, when
+  // asked for, "logprobs": per token its id, logprob, rank and the likeliest others.
+  std::string ToJson() const;
+
+ private:
+  struct Logprobs {
+    TokenLogprob chosen;
+    int rank = 0;
+    std::vector<TokenLogprob> top;
+  };
+
+  Options options_;
+  std::optional<Detokenizer> detokenizer_;
+  int cached_tokens_ = 0;
+  std::vector<TokenId> token_ids_;
+  std::vector<Logprobs> logprobs_;
+  std::string text_;
+  FinishReason finish_ = FinishReason::kNone;
+};
+
+}  // namespace spry

@@ -1,0 +1,37 @@
+// What one place (the flags, or one line of a .jsonl file) says about sampling, and what it leaves
+// open. Places are laid over one another: the model's generation_config, then the flags, then the
+// line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "api/sampling_params.h"
+#include "base/ids.h"
+#include "checkpoint/model_config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace spry {
+
+struct SamplingFields {
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<int> top_k, max_tokens, min_tokens, logprobs;
+  std::optional<uint64_t> seed;
+  std::optional<std::vector<TokenId>> stop_token_ids;
+  std::optional<bool> ignore_eos;
+
+  // Overwrites in `params` what is said here.
+  void ApplyTo(SamplingParams& params) const;
+};
+
+// Where a request of this model starts from: its generation_config where that speaks.
+SamplingParams DefaultSampling(const SamplingDefaults& defaults);
+
+// All fields but the seed, which is a flag of the engine.
+void AddSamplingFlags(CLI::App& parser, SamplingFields& fields);
+
+}  // namespace spry

@@ -1,0 +1,18 @@
+// Results on their way out. Errors carry the system's reason (a full disk is not silence).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace spry {
+
+// Writes and flushes.
+Status WriteStdout(std::string_view text);
+// Replaces the file.
+Status WriteFile(const std::string& path, std::string_view text);
+// So that a long benchmark does not end with a file that cannot be written. OK for an empty path.
+Status CheckWritable(const std::string& path);
+
+}  // namespace spry
