@@ -46,8 +46,7 @@ struct AttentionKernels {
   // Puts a key into its lane of a tile (`key` points at the lane's first element), and a value into
   // its row.
   void (*write_key[kNumKvKinds])(const float* from, int64_t head_dim, std::byte* key) = {};
-  void (*write_value[kNumKvKinds])(const float* from, int64_t v_head_dim,
-                                   std::byte* value) = {};
+  void (*write_value[kNumKvKinds])(const float* from, int64_t v_head_dim, std::byte* value) = {};
 };
 
 const AttentionKernels& Avx2AttentionKernels();    // AVX2, FMA, F16C

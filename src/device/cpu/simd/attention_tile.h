@@ -236,10 +236,8 @@ void FillKind(AttentionKernels& kernels, std::integer_sequence<int, kIndex...>) 
 template <typename V, int kLines>
 AttentionKernels MakeAttentionKernels() {
   static_assert(kLines <= kMaxBlockLines);
-  AttentionKernels kernels = {.lanes = V::kLanes,
-                              .max_lines = kLines,
-                              .merge = MergeSegment<V>,
-                              .finish = FinishLine<V>};
+  AttentionKernels kernels = {
+      .lanes = V::kLanes, .max_lines = kLines, .merge = MergeSegment<V>, .finish = FinishLine<V>};
   constexpr auto kIndices = std::make_integer_sequence<int, kLines>();
   FillKind<V, KvKind::kF32>(kernels, kIndices);
   FillKind<V, KvKind::kBF16>(kernels, kIndices);

@@ -35,6 +35,7 @@ struct Avx2 {
   static SPRY_INLINE Float Sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
   static SPRY_INLINE Float Mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   static SPRY_INLINE Float Div(Float a, Float b) { return _mm256_div_ps(a, b); }
+  static SPRY_INLINE Float Sqrt(Float a) { return _mm256_sqrt_ps(a); }
   static SPRY_INLINE Float Max(Float a, Float b) { return _mm256_max_ps(a, b); }
   static SPRY_INLINE Float Min(Float a, Float b) { return _mm256_min_ps(a, b); }
   static SPRY_INLINE Float Negate(Float a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
@@ -47,6 +48,7 @@ struct Avx2 {
   static SPRY_INLINE Float SelectFirst(int64_t count, Float yes, Float no) {
     return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(PartMask(count)));
   }
+  static SPRY_INLINE float First(Float a) { return _mm256_cvtss_f32(a); }
   static SPRY_INLINE float Largest(Float a) {
     __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     half = _mm_max_ps(half, _mm_movehl_ps(half, half));
@@ -54,8 +56,7 @@ struct Avx2 {
   }
   static SPRY_INLINE float FoldLanes(const Float (&lanes)[2]) {
     const __m256 eight = _mm256_add_ps(lanes[0], lanes[1]);
-    const __m128 four =
-        _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
   }

@@ -33,6 +33,7 @@ struct Avx512 {
   static SPRY_INLINE Float Sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
   static SPRY_INLINE Float Mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
   static SPRY_INLINE Float Div(Float a, Float b) { return _mm512_div_ps(a, b); }
+  static SPRY_INLINE Float Sqrt(Float a) { return _mm512_sqrt_ps(a); }
   // b where either is NaN.
   static SPRY_INLINE Float Max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static SPRY_INLINE Float Min(Float a, Float b) { return _mm512_min_ps(a, b); }
@@ -53,13 +54,13 @@ struct Avx512 {
     const int64_t lanes = count < 0 ? 0 : (count > kLanes ? kLanes : count);
     return _mm512_mask_blend_ps(static_cast<__mmask16>((1u << lanes) - 1), no, yes);
   }
+  static SPRY_INLINE float First(Float a) { return _mm512_cvtss_f32(a); }
   static SPRY_INLINE float Largest(Float a) { return _mm512_reduce_max_ps(a); }
   // The 16 lanes of reference/lanes.h, folded as there.
   static SPRY_INLINE float FoldLanes(const Float (&lanes)[1]) {
-    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes[0]),
-                                       _mm512_extractf32x8_ps(lanes[0], 1));
-    const __m128 four =
-        _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m256 eight =
+        _mm256_add_ps(_mm512_castps512_ps256(lanes[0]), _mm512_extractf32x8_ps(lanes[0], 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
   }
