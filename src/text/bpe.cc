@@ -48,10 +48,8 @@ Status Bpe::AddPieces(const VocabSource& source) {
   arena_.reserve(total);
   spans_.reserve(source.pieces.size());
   token_table_.resize(TableSize(source.pieces.size()));
-  std::vector<bool> added(source.pieces.size());
-  for (const AddedToken& token : source.added_tokens) {
-    if (static_cast<size_t>(token.id.value()) < added.size()) added[token.id.value()] = true;
-  }
+  made_.assign(source.pieces.size(), true);
+  for (const AddedToken& token : source.added_tokens) made_[token.id.value()] = false;
   for (size_t id = 0; id < source.pieces.size(); ++id) {
     const size_t begin = arena_.size();
     const std::string& piece = source.pieces[id];
@@ -59,19 +57,17 @@ Status Bpe::AddPieces(const VocabSource& source) {
     // Not of the alphabet: no bytes of a text can make it, so it is no target of merges.
     if (!spelled) arena_.append(piece);
     spans_.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(arena_.size() - begin)});
-    if (spelled && !piece.empty() && !added[id]) Insert(static_cast<int32_t>(id));
+    if (spelled && !piece.empty() && made_[id]) Insert(static_cast<int32_t>(id));
   }
   // Behind the others: an added token may be spelled like a piece but does not hide it.
   for (const AddedToken& token : source.added_tokens) {
     std::string bytes;
-    const auto id = static_cast<size_t>(token.id.value());
-    if (id < source.pieces.size() && AppendAlphabetBytes(source.pieces[id], bytes)) {
-      Insert(token.id.value());
-    }
+    if (AppendAlphabetBytes(source.pieces[token.id.value()], bytes)) Insert(token.id.value());
   }
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
     byte_tokens_[byte] = Find({&c, 1});
+    if (byte_tokens_[byte] != kNoToken) made_[byte_tokens_[byte]] = true;
   }
   return {};
 }
@@ -123,6 +119,7 @@ Status Bpe::AddMerges(const VocabSource& source) {
     // Of a pair that is listed twice the last entry counts, as in the reference.
     slot = {PairOf(left_id, right_id), static_cast<int32_t>(rank)};
     merged_.push_back(merged);
+    made_[merged] = true;
   }
   return {};
 }
@@ -148,7 +145,7 @@ int32_t Bpe::RankOf(int32_t left, int32_t right) const {
 
 void Bpe::Encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const {
   if (ignore_merges_) {
-    if (const int32_t id = Find(word); id != kNoToken) {
+    if (const int32_t id = Find(word); id != kNoToken && made_[id]) {
       ids.emplace_back(id);
       return;
     }

@@ -17,6 +17,7 @@ namespace spry {
 
 class Bpe {
  public:
+  // The ids of the added tokens must be in range.
   static Result<Bpe> Create(const VocabSource& source);
 
   // Memory that Encode uses again from call to call.
@@ -81,6 +82,7 @@ class Bpe {
   std::vector<TokenSlot> token_table_;      // open addressing by the hash of the bytes
   std::vector<MergeSlot> merge_table_;      // open addressing by pair
   std::vector<int32_t> merged_;             // by rank: the id that the merge makes
+  std::vector<bool> made_;                  // by id: not just an added token, but BPE's too
   std::array<int32_t, 256> byte_tokens_{};  // kNoToken: the vocabulary lacks this byte
   std::optional<TokenId> unknown_;
   bool ignore_merges_ = false;

@@ -1,0 +1,124 @@
+// spry bench from outside, on the null device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/app/program_run.h"
+
+namespace spry {
+namespace {
+
+namespace json = boost::json;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+class BenchTest : public ProgramTest {
+ protected:
+  BenchTest() { MakeModel("m"); }
+  static constexpr const char* kModel = " m --load-format dummy --device null ";
+};
+
+TEST_F(BenchTest, LatencyHasVllmsLinesAndKeys) {
+  const ProgramResult r =
+      Spry(std::string("bench latency") + kModel +
+           "--null-step-us 500 --batch-size 4 --output-len 16 --num-iters-warmup 1 --num-iters 3 "
+           "--tail-control --output-json out.json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.out, ContainsRegex("^Avg latency: [0-9.e-]+ seconds\n10% percentile latency: "
+                                   "[0-9.e-]+ seconds\n25% percentile latency: "));
+  const json::object out = json::parse(ReadText(folder_ / "out.json")).as_object();
+  const auto latencies = json::value_to<std::vector<double>>(out.at("latencies"));
+  ASSERT_EQ(latencies.size(), 3u);
+  EXPECT_NEAR(out.at("avg_latency").to_number<double>(),
+              std::accumulate(latencies.begin(), latencies.end(), 0.0) / 3, 1e-12);
+  for (const char* percent : {"10", "25", "50", "75", "90", "99"}) {
+    EXPECT_TRUE(out.at("percentiles").as_object().contains(percent)) << percent;
+  }
+  // 16 steps of at least 0.5 ms; the control's time is not in it.
+  const double lowest = *std::min_element(latencies.begin(), latencies.end());
+  EXPECT_GE(lowest, 16 * 500e-6);
+  EXPECT_LT(lowest, 32 * 500e-6);
+
+  const json::object& own = out.at("spry").as_object();
+  EXPECT_EQ(own.at("prompt_tokens"), 3 * 4 * 32);
+  EXPECT_EQ(own.at("output_tokens"), 3 * 4 * 16);
+  EXPECT_EQ(own.at("cached_tokens"), 3 * 4 * 16);  // a prompt's last block is computed again
+  EXPECT_EQ(own.at("prefix_cache_hit_rate").to_number<double>(), 0.5);
+  EXPECT_EQ(own.at("decode_step_us").at("count"), 3 * 15);
+  EXPECT_GE(own.at("decode_step_us").at("p50").to_number<double>(), 450.0);
+  EXPECT_EQ(own.at("tail_control_us").at("count"), 3 * 15);
+}
+
+TEST_F(BenchTest, LatencyWithoutPrefixCachingHasNoHits) {
+  const ProgramResult r =
+      Spry(std::string("bench latency") + kModel +
+           "--output-len 2 --num-iters-warmup 1 --num-iters 1 --no-enable-prefix-caching");
+  EXPECT_THAT(r.out, HasSubstr("Prefix cache: 0 of 256 prompt tokens hit (0.0%)"));
+}
+
+TEST_F(BenchTest, ThroughputHasVllmsLinesAndKeys) {
+  WriteText(folder_ / "lengths.json", R"({"note": "x", "in": [5, 30, 7], "out": [4, 1, 9]})");
+  const ProgramResult r = Spry(std::string("bench throughput") + kModel +
+                               "--lengths lengths.json --output-json out.json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.out, ContainsRegex("^Throughput: [0-9.]+ requests/s, [0-9.]+ total tokens/s, "
+                                   "[0-9.]+ output tokens/s\nTotal num prompt tokens:  42\nTotal "
+                                   "num output tokens:  14\n"));
+  const json::object out = json::parse(ReadText(folder_ / "out.json")).as_object();
+  EXPECT_EQ(out.at("num_requests"), 3);
+  EXPECT_EQ(out.at("total_num_tokens"), 56);
+  const double elapsed = out.at("elapsed_time").to_number<double>();
+  EXPECT_NEAR(out.at("requests_per_second").to_number<double>() * elapsed, 3.0, 1e-9);
+  EXPECT_NEAR(out.at("tokens_per_second").to_number<double>() * elapsed, 56.0, 1e-9);
+}
+
+TEST_F(BenchTest, ThroughputRefusesWrongLengths) {
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"{", "not valid JSON"},
+           {"[]", "there is no list \"in\""},
+           {R"({"in": [1]})", "there is no list \"out\""},
+           {R"({"in": [1, 0], "out": [1, 1]})", "\"in\"[1] is 0"},
+           {R"({"in": [1, "2"], "out": [1, 1]})", "\"in\"[1] is \"2\""},
+           {R"({"in": [1, 2], "out": [1]})", "\"in\" has 2 lengths and \"out\" 1"},
+           {R"({"in": [], "out": []})", "at least one"},
+           {R"({"in": [70], "out": [1]})", "the prompt has 70 tokens"}}) {
+    WriteText(folder_ / "lengths.json", text);
+    const ProgramResult r =
+        Spry(std::string("bench throughput") + kModel + "--lengths lengths.json");
+    EXPECT_EQ(r.exit_code, 1) << text;
+    EXPECT_THAT(r.err, HasSubstr(message));
+  }
+  const ProgramResult r = Spry(std::string("bench throughput") + kModel);
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.err, HasSubstr("--lengths"));
+}
+
+// The bar of a steady step: no heap allocation, blocks growing. Times depend on the machine and
+// are not asserted here.
+TEST_F(BenchTest, OverheadAllocatesNothing) {
+  const ProgramResult r = Spry("bench overhead --rows 1,8,40 --json out.json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const json::array out = json::parse(ReadText(folder_ / "out.json")).as_array();
+  ASSERT_EQ(out.size(), 3u);
+  EXPECT_EQ(out[2].at("rows"), 40);
+  for (const json::value& entry : out) {
+    EXPECT_GT(entry.at("host_ns_per_step").at("p50").to_number<double>(), 0.0);
+    EXPECT_GE(entry.at("host_ns_per_step").at("p99").to_number<double>(),
+              entry.at("host_ns_per_step").at("p50").to_number<double>());
+    EXPECT_EQ(entry.at("heap_allocations_per_step").to_number<double>(), 0.0);
+  }
+}
+
+TEST_F(BenchTest, AFileThatCannotBeWrittenIsKnownBeforeTheWork) {
+  const ProgramResult r = Spry(std::string("bench latency") + kModel +
+                               "--null-step-us 1000000 --output-json nowhere/out.json");
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_EQ(r.err, "spry: nowhere/out.json cannot be written: No such file or directory\n");
+}
+
+}  // namespace
+}  // namespace spry

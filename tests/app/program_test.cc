@@ -1,0 +1,121 @@
+// The program as a whole: help, versions, wrong command lines, inspect and backends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/program_run.h"
+
+namespace spry {
+namespace {
+
+namespace json = boost::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST_F(ProgramTest, VersionAndHelp) {
+  EXPECT_THAT(Spry("--version").out, ::testing::ContainsRegex("^spry [0-9]+\\.[0-9]+\\.[0-9]+\n$"));
+  for (const char* command : {"", "generate", "bench", "bench latency", "bench throughput",
+                              "bench overhead", "inspect", "backends"}) {
+    const ProgramResult r = Spry(std::string(command) + " --help");
+    EXPECT_EQ(r.exit_code, 0) << command;
+    EXPECT_THAT(r.out, HasSubstr("Example")) << command;
+    EXPECT_THAT(r.out, HasSubstr(std::string("  spry ") + command)) << command;
+    EXPECT_EQ(r.err, "");
+  }
+}
+
+TEST_F(ProgramTest, WrongCommandLinesAreOneLineAndTwo) {
+  for (const char* arguments :
+       {"", "bench", "fly", "generate", "generate m --fly", "generate m --max-tokens x",
+        "generate m --device gpu", "bench latency m --num-iters 0", "bench overhead --rows 0",
+        "bench throughput m --lengths f --input-len 3", "inspect m --json --program"}) {
+    const ProgramResult r = Spry(arguments);
+    EXPECT_EQ(r.exit_code, 2) << arguments;
+    EXPECT_THAT(r.err, StartsWith("spry: ")) << arguments;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    EXPECT_EQ(r.out, "");
+  }
+}
+
+TEST_F(ProgramTest, AMissingModelIsOneLineAndOne) {
+  for (const char* command :
+       {"generate nowhere --prompt x", "bench latency nowhere", "inspect nowhere",
+        "bench throughput nowhere --input-len 1 --output-len 1"}) {
+    const ProgramResult r = Spry(std::string(command) + " --device null");
+    EXPECT_EQ(r.exit_code, 1) << command;
+    EXPECT_THAT(r.err, StartsWith("spry: nowhere: ")) << command;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  }
+}
+
+TEST_F(ProgramTest, APlanThatDoesNotFitNamesTheFlag) {
+  MakeModel("m");
+  const ProgramResult r = Spry(
+      "inspect m --load-format dummy --device null --max-model-len 64 --kv-cache-memory-bytes 1K");
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.err, HasSubstr("--kv-cache-memory-bytes"));
+}
+
+TEST_F(ProgramTest, InspectShowsModelTensorsAndPlan) {
+  MakeModel("m");
+  const ProgramResult text = Spry("inspect m --load-format dummy --device null");
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("architecture: OPTForCausalLM"));
+  EXPECT_THAT(text.out, HasSubstr("model.decoder.layers.1.fc2.weight"));
+  EXPECT_THAT(text.out, HasSubstr("tokenizer: none"));
+  EXPECT_THAT(text.out, HasSubstr("memory plan: weights"));
+
+  const ProgramResult machine = Spry("inspect m --load-format dummy --device null --json");
+  const json::object report = json::parse(machine.out).as_object();
+  EXPECT_EQ(report.at("config").at("vocab_size"), 512);
+  EXPECT_EQ(report.at("memory_plan").at("max_model_len"), 64);
+  int64_t elements = 0;
+  for (const json::value& tensor : report.at("tensors").as_array()) {
+    int64_t count = 1;
+    for (const json::value& size : tensor.at("shape").as_array()) count *= size.to_number<int>();
+    elements += count;
+  }
+  // Embedding, positions (2 more than 64), and per layer four projections, MLP and two norms.
+  constexpr int64_t kE = 16, kF = 32;
+  constexpr int64_t kLayer = 4 * (kE * kE + kE) + 2 * kE * kF + kE + kF + 4 * kE;
+  EXPECT_EQ(elements, 512 * kE + 66 * kE + 2 * kLayer + 2 * kE);
+  int64_t total = 0;
+  for (const json::key_value_pair& pair : report.at("totals").as_object()) {
+    total += pair.value().at("elements").to_number<int64_t>();
+  }
+  EXPECT_EQ(total, elements);
+}
+
+TEST_F(ProgramTest, InspectPrintsTheProgram) {
+  MakeModel("m");
+  const ProgramResult r = Spry("inspect m --load-format dummy --device null --program");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  for (const char* op : {"embed(", "write_kv(", "attention(", "sample(", "advance("}) {
+    EXPECT_THAT(r.out, HasSubstr(op));
+  }
+}
+
+TEST_F(ProgramTest, BackendsListsEveryDeviceOrWhyNot) {
+  const ProgramResult r = Spry("backends");
+  EXPECT_EQ(r.exit_code, 0);
+  EXPECT_THAT(r.out, ::testing::ContainsRegex("(^|\n)cpu: "));
+  EXPECT_THAT(r.out, HasSubstr("null: computes nothing"));
+  EXPECT_THAT(r.out, ::testing::ContainsRegex("(^|\n)cuda: "));
+  EXPECT_THAT(r.out, HasSubstr("head sizes any"));
+}
+
+// A copy of the program has no plug-in beside it.
+TEST_F(ProgramTest, CudaWithoutItsPluginSaysSo) {
+  MakeModel("m");
+  const ProgramResult r = Shell(
+      "cp \"$SPRY\" spry && ./spry backends && ./spry inspect m --load-format dummy --device cuda");
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.out, HasSubstr("cuda: not available: libspry_cuda.so was not found"));
+  EXPECT_THAT(r.err, StartsWith("spry: libspry_cuda.so was not found"));
+}
+
+}  // namespace
+}  // namespace spry

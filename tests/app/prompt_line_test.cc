@@ -1,0 +1,110 @@
+#include "app/prompt_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spry {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(PromptLineTest, EveryFieldIsRead) {
+  const Result<PromptLine> line = ParsePromptLine(
+      R"({"prompt": "a\nb\\n", "temperature": 0.5, "top_p": 1, "top_k": -1, "min_p": 0.1,
+          "seed": 18446744073709551615, "max_tokens": 7, "min_tokens": 2, "stop_token_ids": [3, 4],
+          "ignore_eos": true, "logprobs": 0})");
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  EXPECT_EQ(line->text, "a\nb\\n");  // JSON's escapes and no others
+  EXPECT_TRUE(line->token_ids.empty());
+  const SamplingFields& s = line->sampling;
+  EXPECT_EQ(s.temperature, 0.5);
+  EXPECT_EQ(s.top_p, 1.0);
+  EXPECT_EQ(s.top_k, -1);
+  EXPECT_EQ(s.min_p, 0.1);
+  EXPECT_EQ(s.seed, UINT64_MAX);
+  EXPECT_EQ(s.max_tokens, 7);
+  EXPECT_EQ(s.min_tokens, 2);
+  EXPECT_EQ(s.stop_token_ids, (std::vector<TokenId>{TokenId(3), TokenId(4)}));
+  EXPECT_EQ(s.ignore_eos, true);
+  EXPECT_EQ(s.logprobs, 0);
+}
+
+TEST(PromptLineTest, NullCountsAsAbsent) {
+  const Result<PromptLine> line = ParsePromptLine(
+      R"({"prompt": null, "prompt_token_ids": [1], "temperature": null, "stop": null,
+          "max_tokens": null, "seed": null, "logprobs": null, "logit_bias": null})");
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  EXPECT_FALSE(line->text.has_value());
+  EXPECT_EQ(line->token_ids, std::vector<TokenId>{TokenId(1)});
+  EXPECT_FALSE(line->sampling.temperature.has_value());
+  EXPECT_FALSE(line->sampling.max_tokens.has_value());
+  EXPECT_FALSE(line->sampling.seed.has_value());
+  EXPECT_FALSE(line->sampling.logprobs.has_value());
+}
+
+TEST(PromptLineTest, AnEmptyPromptIsAPrompt) {
+  const Result<PromptLine> line = ParsePromptLine(R"({"prompt": ""})");
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ(line->text, "");
+}
+
+TEST(PromptLineTest, WrongLinesNameTheFieldAndWhatWasFound) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"prompt": 3})", "prompt is 3; it must be a string"},
+      {R"({"prompt": ["a"]})", "prompt is [\"a\"]"},
+      {R"({"prompt": "x", "temperature": "hot"})", "temperature is \"hot\"; it must be a number"},
+      {R"({"prompt": "x", "temperature": true})", "temperature is true"},
+      {R"({"prompt": "x", "top_p": []})", "top_p is []"},
+      {R"({"prompt": "x", "min_p": {}})", "min_p is {}"},
+      {R"({"prompt": "x", "top_k": 1.5})", "top_k is"},
+      {R"({"prompt": "x", "top_k": 4294967296})", "top_k is 4294967296"},
+      {R"({"prompt": "x", "max_tokens": "3"})", "max_tokens is \"3\""},
+      {R"({"prompt": "x", "min_tokens": 99999999999999999999})", "min_tokens is"},
+      {R"({"prompt": "x", "seed": 0.5})", "seed is"},
+      {R"({"prompt": "x", "ignore_eos": 1})", "ignore_eos is 1; it must be true or false"},
+      {R"({"prompt": "x", "logprobs": true})", "logprobs is true"},
+      {R"({"prompt": "x", "stop_token_ids": 5})", "stop_token_ids is 5"},
+      {R"({"prompt": "x", "stop_token_ids": [1, "2"]})", "stop_token_ids[1] is \"2\""},
+      {R"({"prompt_token_ids": [1.5]})", "prompt_token_ids[0] is"},
+      {R"({"prompt_token_ids": [0, true]})", "prompt_token_ids[1] is true"},
+      {R"({"prompt_token_ids": [-1]})", "prompt_token_ids[0] is -1"},
+      {R"({"prompt_token_ids": [50272000000]})", "prompt_token_ids[0] is 50272000000"},
+      {R"({"prompt_token_ids": "abc"})", "prompt_token_ids is \"abc\""},
+      {R"({"prompt": "x", "prompt_token_ids": [1]})", "both"},
+      {R"({"max_tokens": 1})", "prompt is missing"},
+      {R"({})", "prompt is missing"},
+      {R"({"prompt": "x", "temprature": 0})", "unknown field \"temprature\""},
+      {R"({"prompt": "x", "stop": ["."]})", "unknown field \"stop\""},
+      {R"(["prompt"])", "not a JSON object"},
+      {R"("prompt")", "not a JSON object"},
+      {R"({"prompt": "x")", "not valid JSON"},
+      {R"({"prompt": "x"} {"prompt": "y"})", "not valid JSON"},
+      {R"({"prompt": "\ud800"})", "not valid JSON"},
+      {R"({"prompt": "\udc00x"})", "not valid JSON"},
+      {"{\"prompt\": \"\xC3\x28\"}", "not valid JSON"},
+      {"{\"prompt\": \"a\tb\x01\"}", "not valid JSON"},
+      {std::string("{\"prompt\": \"x\"}\0", 16), "not valid JSON"},
+      {std::string(100000, '['), "not valid JSON"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const Result<PromptLine> line = ParsePromptLine(text);
+    ASSERT_FALSE(line.ok()) << text.substr(0, 80);
+    EXPECT_THAT(line.status().message(), HasSubstr(expected));
+    EXPECT_EQ(line.status().message().find('\n'), std::string::npos);
+    EXPECT_LT(line.status().message().size(), 300u);
+  }
+}
+
+TEST(PromptLineTest, LongValuesAreCutBetweenCharacters) {
+  const Result<PromptLine> line =
+      ParsePromptLine(R"({"prompt": "x", "seed": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\u20ac"})");
+  ASSERT_FALSE(line.ok());
+  EXPECT_THAT(line.status().message(), HasSubstr("aaa...; it must be"));
+}
+
+}  // namespace
+}  // namespace spry
