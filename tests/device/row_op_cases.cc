@@ -228,7 +228,7 @@ RowOpCase RopeCase(int rotary_dim, bool interleaved) {
               [=](Tracer& tracer, std::span<const Tensor> inputs) {
                 Rope(tracer, inputs[0].Columns(0, kHeads * kDim),
                      inputs[0].Columns(kHeads * kDim, kKvHeads * kDim),
-                     RopeTable(frequencies, kRowOpPositions), params);
+                     AddRopeTable(tracer, frequencies), params);
                 return inputs[0];
               },
           .expect =
