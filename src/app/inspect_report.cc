@@ -21,12 +21,9 @@ std::vector<WeightHandle> TensorsOf(const Checkpoint& checkpoint, const ModelPla
 
 const char* Name(RopeScaling::Kind kind) {
   switch (kind) {
-    case RopeScaling::Kind::kNone:
-      break;
-    case RopeScaling::Kind::kLinear:
-      return "linear";
-    case RopeScaling::Kind::kLlama3:
-      return "llama3";
+    case RopeScaling::Kind::kNone: break;
+    case RopeScaling::Kind::kLinear: return "linear";
+    case RopeScaling::Kind::kLlama3: return "llama3";
   }
   return "none";
 }
