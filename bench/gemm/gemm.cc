@@ -93,9 +93,10 @@ Status BenchShape(const BenchForm& form, const GemmShape& shape, const KernelTab
                   WorkerPool& pool) {
   const std::vector<std::byte> data = WeightBytes(shape.n * RowBytes(form.dtype, shape.k));
   const Shape dims({shape.n, shape.k});
-  const WeightHandle handle = {"w", form.dtype, dims, [&]() -> Result<HostTensor> {
-                                 return HostTensor{form.dtype, dims, data, nullptr};
-                               }};
+  const WeightHandle handle = {
+      .name = "w", .dtype = form.dtype, .shape = dims, .read = [&]() -> Result<HostTensor> {
+        return HostTensor{form.dtype, dims, data, nullptr};
+      }};
   Tracer tracer("bench", {.compute = form.compute});
   const Tensor x = tracer.NewBuffer("x", RowDim::kTokens, shape.k, DType::kF32);
   Linear(tracer, x, {&handle, 1}, {}, {});

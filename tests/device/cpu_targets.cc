@@ -5,6 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "device/cpu/kernel_sets.h"
+#include "device/cpu/machine.h"
+
 namespace spry::testing {
 namespace {
 
@@ -29,8 +32,8 @@ class CpuTestExecutable final : public TestExecutable {
 
 }  // namespace
 
-CpuTarget::CpuTarget(std::string name, KernelTable kernels, CpuAttentionBackend attention,
-                     int threads)
+CpuTarget::CpuTarget(std::string name, KernelTable kernels,
+                     std::vector<CpuAttentionBackend> attention, int threads)
     : name_(std::move(name)),
       kernels_(kernels),
       attention_(std::move(attention)),
@@ -38,8 +41,12 @@ CpuTarget::CpuTarget(std::string name, KernelTable kernels, CpuAttentionBackend 
 
 std::unique_ptr<CpuExecutable> CpuTarget::CompileCpu(const Program& program,
                                                      const StepLimits& limits) const {
-  Result<std::unique_ptr<CpuExecutable>> executable = CpuExecutable::Make(
-      program, limits, pool_, {.kernels = kernels_, .attention = attention_, .progress = {}});
+  const AttentionConfig config = AttentionConfigOf(program, limits.block_size);
+  size_t chosen = 0;
+  while (!ReasonsAgainst(attention_[chosen].facts, config).empty()) ++chosen;
+  Result<std::unique_ptr<CpuExecutable>> executable =
+      CpuExecutable::Make(program, limits, pool_,
+                          {.kernels = kernels_, .attention = attention_[chosen], .progress = {}});
   if (!executable.ok()) std::fprintf(stderr, "%s\n", executable.status().message().c_str());
   return *std::move(executable);
 }
@@ -51,12 +58,25 @@ std::unique_ptr<TestExecutable> CpuTarget::Compile(const Program& program,
 
 CpuTarget ReferenceTarget(int threads) {
   return CpuTarget(fmt::format("reference, {} threads", threads), ReferenceKernels(),
-                   ReferenceAttention(), threads);
+                   {ReferenceAttention()}, threads);
 }
 
 std::vector<std::unique_ptr<Target>> CpuTargets(int threads) {
   std::vector<std::unique_ptr<Target>> targets;
   targets.push_back(std::make_unique<CpuTarget>(ReferenceTarget(threads)));
+  KernelTable kernels = ReferenceKernels();
+  const auto add = [&](const char* name, void (*use)(KernelTable&),
+                       const CpuAttentionBackend& attention) {
+    use(kernels);
+    constexpr int kLinear = static_cast<int>(OpId::kLinear);
+    kernels[kLinear] = ReferenceKernels()[kLinear];
+    targets.push_back(std::make_unique<CpuTarget>(
+        fmt::format("{}, {} threads", name, threads), kernels,
+        std::vector<CpuAttentionBackend>{attention, ReferenceAttention()}, threads));
+  };
+  const CpuFeatures features = DetectCpuFeatures();
+  if (features.avx2) add("avx2", UseAvx2Kernels, Avx2Attention());
+  if (features.avx512) add("avx512", UseAvx512Kernels, Avx512Attention());
   return targets;
 }
 

@@ -11,7 +11,9 @@ namespace spry::testing {
 
 class CpuTarget final : public Target {
  public:
-  CpuTarget(std::string name, KernelTable kernels, CpuAttentionBackend attention, int threads);
+  // Attention is the first backend (best first) that serves the program.
+  CpuTarget(std::string name, KernelTable kernels, std::vector<CpuAttentionBackend> attention,
+            int threads);
 
   std::string name() const override { return name_; }
   DType ActivationDType(DType) const override { return DType::kF32; }
@@ -22,13 +24,14 @@ class CpuTarget final : public Target {
  private:
   std::string name_;
   KernelTable kernels_;
-  CpuAttentionBackend attention_;
+  std::vector<CpuAttentionBackend> attention_;
   std::shared_ptr<WorkerPool> pool_;
 };
 
 CpuTarget ReferenceTarget(int threads);
 
-// Every kernel table that this build has and this machine can run.
+// Every kernel table that this build has and this machine can run; the reference first. Linear is
+// the reference's in all of them: its kernels round activations and have tests of their own.
 std::vector<std::unique_ptr<Target>> CpuTargets(int threads);
 
 }  // namespace spry::testing

@@ -86,7 +86,10 @@ inline std::vector<WeightHandle> HandlesOf(const LinearSpec& spec, const LinearW
     const DType dtype = spec.parts[i].dtype;
     const Shape shape({spec.parts[i].rows, spec.k});
     const std::span<const std::byte> data = weights.parts[i];
-    handles.push_back({"part" + std::to_string(i), dtype, shape, [=]() -> Result<HostTensor> {
+    handles.push_back({.name = "part" + std::to_string(i),
+                       .dtype = dtype,
+                       .shape = shape,
+                       .read = [=]() -> Result<HostTensor> {
                          return HostTensor{dtype, shape, data, nullptr};
                        }});
   }
@@ -105,7 +108,10 @@ class LinearRig {
     const std::span<const std::byte> bias = std::as_bytes(std::span(weights.bias));
     if (spec.bias) {
       biases.push_back(
-          {"bias", DType::kF32, Shape({spec.n()}), [=, n = spec.n()] {
+          {.name = "bias",
+           .dtype = DType::kF32,
+           .shape = Shape({spec.n()}),
+           .read = [=, n = spec.n()] {
              return Result<HostTensor>(HostTensor{DType::kF32, Shape({n}), bias, nullptr});
            }});
     }

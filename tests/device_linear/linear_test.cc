@@ -224,7 +224,7 @@ TEST_P(LinearForms, EpilogueGivesTheBitsOfItsFormula) {
       for (size_t i = 0; i < y.size(); ++i) {
         float expected = product[i];
         if (spec.bias) expected += weights.bias[i % spec.n()];
-        if (activation == Activation::kRelu) expected = expected > 0.0f ? expected : 0.0f;
+        if (activation == Activation::kRelu) expected = expected < 0.0f ? 0.0f : expected;
         if (activation == Activation::kSilu) expected = Silu(expected);
         if (spec.residual) expected += residual[i];
         ASSERT_TRUE(SameBits(&y[i], &expected, 1)) << i << ": " << y[i] << " " << expected;

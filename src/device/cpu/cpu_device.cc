@@ -36,12 +36,12 @@ int64_t WeightBytes(const Program& program, const OpRecord& op) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int threads, KernelTable kernels, std::string kernels_name)
+  CpuDevice(int threads, KernelTable kernels, std::string kernels_name,
+            std::vector<CpuAttentionBackend> attention)
       : pool_(std::make_shared<WorkerPool>(threads)),
         kernels_(kernels),
-        kernels_name_(std::move(kernels_name)) {
-    attention_.push_back(ReferenceAttention());
-  }
+        kernels_name_(std::move(kernels_name)),
+        attention_(std::move(attention)) {}
 
   std::string_view name() const override { return "cpu"; }
 
@@ -123,6 +123,7 @@ struct KernelSet {
   std::string_view needs;
   bool CpuFeatures::*present;           // on the machine
   void (*use)(KernelTable&) = nullptr;  // null: not in this build
+  CpuAttentionBackend (*attention)() = nullptr;
 };
 
 constexpr KernelSet kKernelSets[] = {
@@ -131,7 +132,8 @@ constexpr KernelSet kKernelSets[] = {
      .needs = "AVX2, FMA and F16C",
      .present = &CpuFeatures::avx2,
 #ifdef SPRY_CPU_AVX2
-     .use = UseAvx2Kernels
+     .use = UseAvx2Kernels,
+     .attention = Avx2Attention
 #endif
     },
     {.isa = CpuIsa::kAvx512,
@@ -139,7 +141,8 @@ constexpr KernelSet kKernelSets[] = {
      .needs = "AVX-512 F, BW, DQ and VL",
      .present = &CpuFeatures::avx512,
 #ifdef SPRY_CPU_AVX512
-     .use = UseAvx512Kernels
+     .use = UseAvx512Kernels,
+     .attention = Avx512Attention
 #endif
     },
 };
@@ -160,6 +163,7 @@ Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options) {
   if (options.isa == CpuIsa::kAmx) return Unimplemented("this build of spry has no amx kernels");
   KernelTable kernels = ReferenceKernels();
   std::string name = "reference";
+  std::vector<CpuAttentionBackend> attention = {ReferenceAttention()};
   for (const KernelSet& set : kKernelSets) {
     const bool wanted = options.isa == set.isa;
     if (wanted && !(features.*set.present)) {
@@ -173,11 +177,13 @@ Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options) {
     if (set.use != nullptr) {
       set.use(kernels);
       name = set.name;
+      attention = {set.attention(), ReferenceAttention()};
     }
     if (wanted) break;
   }
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads, kernels, std::move(name)));
+  return std::unique_ptr<Device>(
+      std::make_unique<CpuDevice>(threads, kernels, std::move(name), std::move(attention)));
 }
 
 }  // namespace spry

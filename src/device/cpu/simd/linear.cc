@@ -21,6 +21,7 @@ struct PackedPart {
 struct LinearArgs {
   const LinearKernels* kernels = nullptr;
   std::vector<PackedPart> parts;
+  int64_t weight_bytes = 0;  // of all parts
   int64_t k = 0;
   Matrix x;
   Matrix y;
@@ -41,64 +42,96 @@ struct LinearArgs {
 constexpr int64_t kOwnElements = 8192;
 
 void PrepareRows(const LinearArgs& args, Share rows, std::byte* prepared) {
-  for (int64_t r = rows.begin; r < rows.end; ++r) {
-    std::byte* row = prepared + r * args.prepared_bytes();
+  for (int64_t r = rows.begin; r < rows.end; ++r, prepared += args.prepared_bytes()) {
     const float* x = args.x.Row(r);
-    if (args.quantized_bytes != 0) args.kernels->quantize(x, args.k, row);
-    if (args.rounded_bytes != 0) args.kernels->round(x, args.k, row + args.quantized_bytes);
+    if (args.quantized_bytes != 0) args.kernels->quantize(x, args.k, prepared);
+    if (args.rounded_bytes != 0) args.kernels->round(x, args.k, prepared + args.quantized_bytes);
   }
 }
 
-const std::byte* PrepareActivations(const LinearArgs& args, int64_t rows, Worker& worker) {
+// What one worker computes: some rows of y, and of those its part of the panels.
+struct Slice {
+  Share rows;
+  int member = 0;  // of the workers that share these rows
+  int members = 1;
+};
+
+// With rows enough, workers split rows: each then prepares and reads only its own, and nothing
+// passes between cores. Else, or within a group of workers, they split panels.
+constexpr int64_t kGroupRows = 32;
+
+Slice SliceOf(int64_t rows, const Worker& worker) {
+  int groups = static_cast<int>(std::clamp<int64_t>(rows / kGroupRows, 1, worker.count()));
+  while (worker.count() % groups != 0) --groups;
+  const int members = worker.count() / groups;
+  const int group = worker.index() / members;
+  return {.rows = {rows * group / groups, rows * (group + 1) / groups},
+          .member = worker.index() % members,
+          .members = members};
+}
+
+// The prepared form of the slice's first row.
+const std::byte* PrepareActivations(const LinearArgs& args, const Slice& slice, Worker& worker) {
   if (args.prepared_bytes() == 0) return nullptr;
+  const int64_t rows = slice.rows.end - slice.rows.begin;
   const bool fits = rows * args.prepared_bytes() <= static_cast<int64_t>(worker.scratch().size());
-  if (rows * args.k <= kOwnElements && fits) {
-    PrepareRows(args, {0, rows}, worker.scratch().data());
+  if (fits && (slice.members == 1 || rows * args.k <= kOwnElements)) {
+    PrepareRows(args, slice.rows, worker.scratch().data());
     return worker.scratch().data();
   }
-  PrepareRows(args, ShareOf(rows, worker), *args.scratch);
-  worker.Barrier();
-  return *args.scratch;
+  std::byte* prepared = *args.scratch + slice.rows.begin * args.prepared_bytes();
+  const Share own = {.begin = rows * slice.member / slice.members,
+                     .end = rows * (slice.member + 1) / slice.members};
+  PrepareRows(args, {slice.rows.begin + own.begin, slice.rows.begin + own.end},
+              prepared + own.begin * args.prepared_bytes());
+  if (slice.members > 1) worker.Barrier();
+  return prepared;
 }
 
-// Rows of x in the form that a part wants.
+// A worker's rows of x in the form that a part wants.
 struct Activations {
   const std::byte* data = nullptr;
   int64_t stride = 0;  // bytes
 };
 
-Activations ActivationsFor(const LinearArgs& args, WeightForm form, const std::byte* prepared) {
+Activations ActivationsFor(const LinearArgs& args, WeightForm form, int64_t first_row,
+                           const std::byte* prepared) {
   if (IsQuantizedForm(form)) return {prepared, args.prepared_bytes()};
   if (form == WeightForm::kBF16) return {prepared + args.quantized_bytes, args.prepared_bytes()};
-  return {args.x.data, args.x.stride * int64_t{sizeof(float)}};
+  return {reinterpret_cast<const std::byte*>(args.x.Row(first_row)),
+          args.x.stride * int64_t{sizeof(float)}};
 }
 
-// Tiles [begin, end) of a part, numbered panel by panel: consecutive tiles share weights.
-void RunTiles(const LinearArgs& args, const PackedPart& part, const std::byte* prepared,
-              int64_t rows, Share tiles) {
+// Some panels of a part times some rows. Panel by panel, so that the weights stay in the first
+// cache while the rows pass.
+void RunPanels(const LinearArgs& args, const PackedPart& part, Share panels, Share rows,
+               const std::byte* prepared) {
   const int form = static_cast<int>(part.form);
-  const int tile_rows = args.kernels->tile_rows[form];
-  const int64_t tiles_per_panel = (rows + tile_rows - 1) / tile_rows;
-  const Activations x = ActivationsFor(args, part.form, prepared);
+  const int64_t num_rows = rows.end - rows.begin;
+  const int64_t tile_rows = args.kernels->tile_rows[form];
+  const int64_t num_tiles = (num_rows + tile_rows - 1) / tile_rows;
+  const Activations x = ActivationsFor(args, part.form, rows.begin, prepared);
   LinearTile tile = {.k = args.k,
                      .x_stride = x.stride,
                      .y_stride = args.y.stride,
                      .residual_stride = args.residual.stride,
                      .activation = args.activation};
-  for (int64_t t = tiles.begin; t < tiles.end; ++t) {
-    const int64_t panel = t / tiles_per_panel;
-    const int64_t i = t % tiles_per_panel;
-    // Rows are spread evenly over the tiles of a panel.
-    const int64_t row = rows * i / tiles_per_panel;
-    const int64_t count = rows * (i + 1) / tiles_per_panel - row;
+  for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
     const int64_t column = part.first_column + panel * kPanelRows;
     tile.panel = part.panels + panel * part.panel_bytes;
-    tile.x = x.data + row * x.stride;
-    tile.y = args.y.Row(row) + column;
     tile.columns = std::min<int64_t>(kPanelRows, part.num_columns - panel * kPanelRows);
     if (args.bias != nullptr) tile.bias = args.bias + column;
-    if (args.residual.data != nullptr) tile.residual = args.residual.Row(row) + column;
-    args.kernels->tiles[form][count - 1](tile);
+    for (int64_t i = 0; i < num_tiles; ++i) {
+      // Rows are spread evenly over the tiles.
+      const int64_t row = num_rows * i / num_tiles;
+      const int64_t count = num_rows * (i + 1) / num_tiles - row;
+      tile.x = x.data + row * x.stride;
+      tile.y = args.y.Row(rows.begin + row) + column;
+      if (args.residual.data != nullptr) {
+        tile.residual = args.residual.Row(rows.begin + row) + column;
+      }
+      args.kernels->tiles[form][count - 1](tile);
+    }
   }
 }
 
@@ -106,22 +139,19 @@ void RunLinear(const void* kept, const StepState& state, Worker& worker) {
   const LinearArgs& args = *static_cast<const LinearArgs*>(kept);
   const int64_t rows = NumRows(args.x.rows, state);
   if (rows == 0) return;
-  const std::byte* prepared = PrepareActivations(args, rows, worker);
-  // Every worker gets the same share of the weight's bytes (times the tiles that use them).
-  int64_t total = 0;
-  for (const PackedPart& part : args.parts) total += part.num_panels * part.panel_bytes;
-  const int64_t begin = total * worker.index() / worker.count();
-  const int64_t end = total * (worker.index() + 1) / worker.count();
+  const Slice slice = SliceOf(rows, worker);
+  const std::byte* prepared = PrepareActivations(args, slice, worker);
+  // Members get the same share of the weight's bytes, to the nearest panel.
+  const int64_t begin = args.weight_bytes * slice.member / slice.members;
+  const int64_t end = args.weight_bytes * (slice.member + 1) / slice.members;
   int64_t before = 0;
   for (const PackedPart& part : args.parts) {
-    const int tile_rows = args.kernels->tile_rows[static_cast<int>(part.form)];
-    const int64_t tiles = (rows + tile_rows - 1) / tile_rows * part.num_panels;
-    const int64_t bytes = part.num_panels * part.panel_bytes;
-    const auto tile_at = [&](int64_t at) {
-      return std::clamp<int64_t>(at - before, 0, bytes) * tiles / bytes;
+    const auto panel_at = [&](int64_t byte) {
+      const int64_t nearest = (byte - before + part.panel_bytes / 2) / part.panel_bytes;
+      return std::clamp<int64_t>(nearest, 0, part.num_panels);
     };
-    RunTiles(args, part, prepared, rows, {tile_at(begin), tile_at(end)});
-    before += bytes;
+    RunPanels(args, part, {panel_at(begin), panel_at(end)}, slice.rows, prepared);
+    before += part.num_panels * part.panel_bytes;
   }
 }
 
@@ -155,7 +185,6 @@ Status PackPart(const WeightHandle& handle, const PackedPart& part, int64_t colu
 }
 
 Status PackWeight(const WeightRecord& record, BindContext& context, LinearArgs& args) {
-  int64_t bytes = 0;
   int64_t column = 0;
   for (const WeightHandle& handle : record.parts) {
     const WeightForm form = FormOf(handle.dtype, context.program().compute);
@@ -165,12 +194,12 @@ Status PackWeight(const WeightRecord& record, BindContext& context, LinearArgs& 
                           .num_panels = NumPanels(rows),
                           .first_column = column,
                           .num_columns = rows});
-    bytes += args.parts.back().num_panels * args.parts.back().panel_bytes;
+    args.weight_bytes += args.parts.back().num_panels * args.parts.back().panel_bytes;
     column += rows;
     if (IsQuantizedForm(form)) args.quantized_bytes = QuantizedRowBytes(record.columns);
     if (form == WeightForm::kBF16) args.rounded_bytes = RoundedRowBytes(record.columns);
   }
-  std::byte* at = context.AllocateWeights(bytes);
+  std::byte* at = context.AllocateWeights(args.weight_bytes);
   for (size_t i = 0; i < args.parts.size(); ++i) {
     PackedPart& part = args.parts[i];
     SPRY_RETURN_IF_ERROR(PackPart(record.parts[i], part, record.columns, at, context));

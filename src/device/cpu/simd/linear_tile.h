@@ -45,7 +45,7 @@ SPRY_INLINE void StoreTile(const LinearTile& tile, int column, typename V::Float
     for (int r = 0; r < R; ++r) {
       F y = sums[r][c];
       if (tile.bias != nullptr) y = V::Add(y, bias);
-      if (tile.activation == Activation::kRelu) y = V::Max(y, V::Zero());
+      if (tile.activation == Activation::kRelu) y = V::SelectLess(y, V::Zero(), V::Zero(), y);
       if (tile.activation == Activation::kSilu) y = VecSilu<V>(y);
       if (tile.residual != nullptr) {
         y = V::Add(y, load(tile.residual + r * tile.residual_stride + at));
