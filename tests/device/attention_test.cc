@@ -91,7 +91,7 @@ double WorstError(const AttentionRunner& runner, const std::vector<int32_t>& ids
 constexpr double kMaxError = 4e-6;
 
 TEST(Attention, AgreesWithDouble) {
-  for (const auto& target : CpuTargets(/*threads=*/1)) {
+  for (const auto& target : CpuAttentionTargets(/*threads=*/1)) {
     for (const AttentionCase& attention_case : AttentionCases()) {
       AttentionRunner runner(attention_case, *target, /*seed=*/1);
       const std::vector<int32_t> ids = SomeIds(/*count=*/300, /*seed=*/2);
@@ -103,7 +103,7 @@ TEST(Attention, AgreesWithDouble) {
 }
 
 TEST(Attention, AgreesWithDoubleOverSeveralSegments) {
-  for (const auto& target : CpuTargets(/*threads=*/1)) {
+  for (const auto& target : CpuAttentionTargets(/*threads=*/1)) {
     for (const AttentionCase& attention_case : AttentionCases()) {
       if (attention_case.window == 0 && !attention_case.sinks && !attention_case.alibi) continue;
       AttentionRunner runner(attention_case, *target, /*seed=*/3);
@@ -122,7 +122,7 @@ TEST(Attention, AgreesWithDoubleOverSeveralSegments) {
 }
 
 TEST(Attention, MixedStepsGiveTheBitsOfSequencesAlone) {
-  for (const auto& target : CpuTargets(/*threads=*/1)) {
+  for (const auto& target : CpuAttentionTargets(/*threads=*/1)) {
     for (const AttentionCase& attention_case : AttentionCases()) {
       const std::vector<std::vector<int32_t>> sequences = {
           SomeIds(33, 5), SomeIds(1, 6), SomeIds(150, 7), SomeIds(64, 8), SomeIds(97, 9)};
@@ -138,7 +138,7 @@ TEST(Attention, MixedStepsGiveTheBitsOfSequencesAlone) {
 }
 
 TEST(Attention, CutsOfASequenceDoNotChangeBits) {
-  for (const auto& target : CpuTargets(/*threads=*/1)) {
+  for (const auto& target : CpuAttentionTargets(/*threads=*/1)) {
     for (const AttentionCase& attention_case : AttentionCases()) {
       AttentionRunner runner(attention_case, *target, /*seed=*/13);
       const std::vector<int32_t> ids = SomeIds(/*count=*/40, /*seed=*/14);
@@ -155,7 +155,7 @@ TEST(Attention, CutsOfASequenceDoNotChangeBits) {
 }
 
 TEST(Attention, CutsNearSegmentsDoNotChangeBits) {
-  for (const auto& target : CpuTargets(/*threads=*/1)) {
+  for (const auto& target : CpuAttentionTargets(/*threads=*/1)) {
     for (const char* name : {"grouped, blocks of 16", "window 600", "all at once"}) {
       for (const AttentionCase& attention_case : AttentionCases()) {
         if (attention_case.name != name) continue;
@@ -173,9 +173,9 @@ TEST(Attention, CutsNearSegmentsDoNotChangeBits) {
 
 TEST(Attention, ThreadsDoNotChangeBits) {
   const std::vector<int32_t> ids = SomeIds(/*count=*/70, /*seed=*/17);
-  const auto one = CpuTargets(/*threads=*/1);
+  const auto one = CpuAttentionTargets(/*threads=*/1);
   for (const int threads : {2, 3}) {
-    const auto several = CpuTargets(threads);
+    const auto several = CpuAttentionTargets(threads);
     for (size_t i = 0; i < one.size(); ++i) {
       for (const AttentionCase& attention_case : AttentionCases()) {
         AttentionRunner alone(attention_case, *one[i], /*seed=*/18);
@@ -191,7 +191,7 @@ TEST(Attention, ThreadsDoNotChangeBits) {
 // A window of 4 is 4 keys, the token itself among them, in prefill, chunks and decode alike
 // (faults of the kind of transformers #39408).
 TEST(Attention, WindowCountsTheTokenItself) {
-  for (const auto& target : CpuTargets(/*threads=*/1)) {
+  for (const auto& target : CpuAttentionTargets(/*threads=*/1)) {
     AttentionCase window{.name = "window 4", .window = 4};
     window.scale = 0.0f;  // every key weighs the same
     AttentionRunner runner(window, *target, /*seed=*/19);

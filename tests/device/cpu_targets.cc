@@ -29,10 +29,10 @@ class CpuTestExecutable final : public TestExecutable {
 
 }  // namespace
 
-CpuTarget::CpuTarget(std::string name, KernelTable kernels, CpuAttentionBackend attention,
-                     int threads)
-    : name_(std::move(name)),
-      kernels_(kernels),
+CpuTarget::CpuTarget(const KernelChoice& kernels, CpuAttentionBackend attention, int threads)
+    : name_(fmt::format("{}, {}, {} threads", kernels.name, attention.facts.name, threads)),
+      kernels_(kernels.table),
+      quantizes_activations_(kernels.name != "reference"),
       attention_(std::move(attention)),
       pool_(std::make_shared<WorkerPool>(threads)) {}
 
@@ -50,11 +50,22 @@ std::unique_ptr<TestExecutable> CpuTarget::Compile(const Program& program,
 }
 
 CpuTarget ReferenceTarget(int threads) {
-  return CpuTarget(fmt::format("reference, {} threads", threads), ReferenceKernels(),
-                   ReferenceAttention(), threads);
+  return CpuTarget(*ChooseKernels(CpuIsa::kReference, DetectCpuFeatures()), ReferenceAttention(),
+                   threads);
 }
 
 std::vector<std::unique_ptr<Target>> CpuTargets(int threads) {
+  const CpuFeatures features = DetectCpuFeatures();
+  std::vector<std::unique_ptr<Target>> targets;
+  for (const CpuIsa isa : {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    const Result<KernelChoice> kernels = ChooseKernels(isa, features);
+    if (!kernels.ok()) continue;  // not on this machine
+    targets.push_back(std::make_unique<CpuTarget>(*kernels, ReferenceAttention(), threads));
+  }
+  return targets;
+}
+
+std::vector<std::unique_ptr<Target>> CpuAttentionTargets(int threads) {
   std::vector<std::unique_ptr<Target>> targets;
   targets.push_back(std::make_unique<CpuTarget>(ReferenceTarget(threads)));
   return targets;

@@ -5,16 +5,18 @@
 #include <vector>
 
 #include "device/cpu/cpu_executable.h"
+#include "device/cpu/kernel_choice.h"
 #include "tests/device/op_harness.h"
 
 namespace spry::testing {
 
 class CpuTarget final : public Target {
  public:
-  CpuTarget(std::string name, KernelTable kernels, CpuAttentionBackend attention, int threads);
+  CpuTarget(const KernelChoice& kernels, CpuAttentionBackend attention, int threads);
 
   std::string name() const override { return name_; }
   DType ActivationDType(DType) const override { return DType::kF32; }
+  bool QuantizesActivations() const override { return quantizes_activations_; }
   std::unique_ptr<TestExecutable> Compile(const Program& program,
                                           const StepLimits& limits) const override;
   std::unique_ptr<CpuExecutable> CompileCpu(const Program& program, const StepLimits& limits) const;
@@ -22,6 +24,7 @@ class CpuTarget final : public Target {
  private:
   std::string name_;
   KernelTable kernels_;
+  bool quantizes_activations_ = false;
   CpuAttentionBackend attention_;
   std::shared_ptr<WorkerPool> pool_;
 };
@@ -30,5 +33,8 @@ CpuTarget ReferenceTarget(int threads);
 
 // Every kernel table that this build has and this machine can run.
 std::vector<std::unique_ptr<Target>> CpuTargets(int threads);
+
+// Every attention backend of the CPU, over the reference kernels.
+std::vector<std::unique_ptr<Target>> CpuAttentionTargets(int threads);
 
 }  // namespace spry::testing
