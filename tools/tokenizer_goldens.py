@@ -150,16 +150,22 @@ def field(reader, name, default=None):
     return default if value is None else value.contents()
 
 
+def strings(reader, name):
+    """An array of strings; contents() takes seconds for large ones."""
+    value = reader.fields["tokenizer.ggml." + name]
+    return [str(bytes(value.parts[i]), "utf-8") for i in value.data]
+
+
 def read_vocabulary(path):
     """A byte-level vocabulary of a GGUF file, or None for another kind."""
     reader = gguf.GGUFReader(path)
     if field(reader, "model") != "gpt2":
         return None
     kinds = field(reader, "token_type")
-    tokens = field(reader, "tokens")
+    tokens = strings(reader, "tokens")
     added = [(i, tokens[i], kinds[i] == gguf.TokenType.CONTROL) for i in range(len(tokens))
              if kinds[i] in (gguf.TokenType.CONTROL, gguf.TokenType.USER_DEFINED)]
-    merges = [tuple(m.split(" ")) for m in field(reader, "merges")]
+    merges = [tuple(m.split(" ")) for m in strings(reader, "merges")]
     pre = field(reader, "pre") or UNNAMED.get(path.stem)
     return {"tokens": tokens, "merges": merges, "added": added, "pre": pre}
 
@@ -407,7 +413,6 @@ def main():
     unpack(*fetch(arguments.downloads), source)
     all_texts = texts()
     write_records(out / "texts.bin", all_texts)
-    names = []
     for path in sorted(source.glob("*.gguf")):
         vocabulary = read_vocabulary(path)
         if vocabulary is None:
@@ -418,8 +423,6 @@ def main():
         for name, pre in wanted.items():
             print("goldens of", name, flush=True)
             write_goldens(name, vocabulary, pre, all_texts, source, out)
-            names.append(name)
-    (out / "names").write_text("\n".join(names) + "\n")
     (out / "stamp").write_text(stamp)
 
 
