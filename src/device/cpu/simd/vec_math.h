@@ -24,6 +24,30 @@ SPRY_INLINE typename V::Float VecExp(typename V::Float x) {
 }
 
 template <typename V>
+SPRY_INLINE typename V::Float VecLog(typename V::Float x) {
+  using F = typename V::Float;
+  const typename V::Int root_half = V::SetInt(0x3f3504f3);
+  const typename V::Int bits = V::SubInt(V::AsInt(x), root_half);
+  const F e = V::ToFloat(V::template ShiftRightSigned<23>(bits));
+  const typename V::Int mantissa = V::AddInt(V::And(bits, V::SetInt(0x007fffff)), root_half);
+  const F m = V::Sub(V::AsFloat(mantissa), V::Set(1.0f));
+  F p = V::Set(7.0376836292e-2f);
+  p = V::Fma(p, m, V::Set(-1.1514610310e-1f));
+  p = V::Fma(p, m, V::Set(1.1676998740e-1f));
+  p = V::Fma(p, m, V::Set(-1.2420140846e-1f));
+  p = V::Fma(p, m, V::Set(1.4249322787e-1f));
+  p = V::Fma(p, m, V::Set(-1.6668057665e-1f));
+  p = V::Fma(p, m, V::Set(2.0000714765e-1f));
+  p = V::Fma(p, m, V::Set(-2.4999993993e-1f));
+  p = V::Fma(p, m, V::Set(3.3333331174e-1f));
+  const F square = V::Mul(m, m);
+  F tail = V::Mul(V::Mul(p, m), square);
+  tail = V::Fma(e, V::Set(kLn2Low), tail);
+  tail = V::NegFma(V::Set(0.5f), square, tail);
+  return V::Fma(e, V::Set(kLn2High), V::Add(m, tail));
+}
+
+template <typename V>
 SPRY_INLINE typename V::Float VecSilu(typename V::Float x) {
   return V::Div(x, V::Add(V::Set(1.0f), VecExp<V>(V::Negate(x))));
 }
