@@ -1,5 +1,5 @@
-// Every kernel set gives the bits of the reference kernels (linear apart, which has tests of its
-// own).
+// Every kernel set gives the bits of the reference kernels; linear alone may not, where it quantises
+// activations.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -37,6 +37,7 @@ TEST(BitEqual, RowOps) {
   }
   const auto targets = RowOpTargets();
   for (const RowOpCase& op_case : RowOpCases()) {
+    if (op_case.name.starts_with("linear")) continue;
     const std::vector<float> expected = RowOpRunner(op_case, *targets[0]).Run(tokens);
     for (size_t i = 1; i < targets.size(); ++i) {
       EXPECT_TRUE(SameBits(RowOpRunner(op_case, *targets[i]).Run(tokens), expected))
@@ -71,11 +72,12 @@ std::vector<float> RunSteps(AttentionRunner& runner) {
 }
 
 TEST(BitEqual, Attention) {
-  for (const int threads : {1, 2, 3}) {
-    const auto targets = CpuTargets(threads);
-    for (const AttentionCase& attention_case : AttentionCases()) {
-      AttentionRunner reference(attention_case, *targets[0], /*seed=*/3);
-      const std::vector<float> expected = RunSteps(reference);
+  const CpuTarget reference = ReferenceTarget(/*threads=*/2);
+  for (const AttentionCase& attention_case : AttentionCases()) {
+    AttentionRunner expecting(attention_case, reference, /*seed=*/3);
+    const std::vector<float> expected = RunSteps(expecting);
+    for (const int threads : {1, 2, 3}) {
+      const auto targets = CpuTargets(threads);
       for (size_t i = 1; i < targets.size(); ++i) {
         AttentionRunner runner(attention_case, *targets[i], /*seed=*/4);
         EXPECT_TRUE(SameBits(RunSteps(runner), expected))
