@@ -1,5 +1,6 @@
-// spry_bench_ops [threads] [isa] [kv]: what the CPU's ops cost beside linear, at the shapes of two
-// small models: isa reference, avx2 or avx512; kv float32, bfloat16 or float16.
+// spry_bench_ops [threads] [isa] [kv] [op]: what the CPU's ops cost beside linear, at the shapes of
+// two small models: isa reference, avx2 or avx512; kv float32, bfloat16 or float16; only the op
+// named.
 //
 // Every op is bound once per layer, with caches of its own, and all layers run one after another
 // with a barrier after each, as in a step; the time of one op is printed: the best of some rounds,
@@ -144,11 +145,12 @@ void RunCalls(const void* context, Worker& worker) {
 class OpsBench {
  public:
   OpsBench(const Program& program, const KernelTable& kernels, const CpuAttentionBackend& attention,
-           WorkerPool& pool)
+           WorkerPool& pool, std::string_view only)
       : program_(program),
         kernels_(kernels),
         attention_(attention),
         pool_(pool),
+        only_(only),
         limits_{.max_tokens = 512,
                 .max_rows = kMaxRows,
                 .max_samples = kMaxRows,
@@ -184,9 +186,15 @@ class OpsBench {
       for (int64_t i = 0; i < rows * x.stride; ++i) x.Row(0)[i] = normal(random);
       if (op.id == OpId::kWriteKv) break;
     }
+    return {};
+  }
+
+  // Last, as buffers share memory with those that are used before them.
+  void FillLogits() {
+    std::mt19937 random(2);
+    std::normal_distribution<float> normal(0.0f, 3.0f);
     const Matrix logits = context_.Resolve(program_.logits);
     for (int64_t i = 0; i < kMaxRows * logits.width; ++i) logits.Row(0)[i] = normal(random);
-    return {};
   }
 
   // Fills the caches, so that attention reads numbers.
@@ -203,6 +211,7 @@ class OpsBench {
   }
 
   void Run(const StepShape& shape, OpId op, const RowParams& params, std::string_view note) {
+    if (!only_.empty() && only_ != OpName(op)) return;
     FillStep(shape, limits_, params, state_);
     Job job{.state = state_};
     for (const BoundCall& call : calls_) {
@@ -235,6 +244,7 @@ class OpsBench {
   const KernelTable& kernels_;
   const CpuAttentionBackend& attention_;
   WorkerPool& pool_;
+  std::string_view only_;
   StepLimits limits_;
   BindContext context_;
   std::vector<std::byte> memory_;
@@ -243,9 +253,9 @@ class OpsBench {
 };
 
 Status RunModel(const ModelShape& model, DType kv, const KernelTable& kernels,
-                const CpuAttentionBackend& attention, WorkerPool& pool) {
+                const CpuAttentionBackend& attention, WorkerPool& pool, std::string_view only) {
   SPRY_ASSIGN_OR_RETURN(const Program program, TraceOps(model, kv));
-  OpsBench bench(program, kernels, attention, pool);
+  OpsBench bench(program, kernels, attention, pool, only);
   SPRY_RETURN_IF_ERROR(bench.Bind());
   bench.FillCaches();
   fmt::print("{}\n", model.name);
@@ -256,6 +266,7 @@ Status RunModel(const ModelShape& model, DType kv, const KernelTable& kernels,
       bench.Run(shape, op, {}, "");
     }
   }
+  bench.FillLogits();
   for (const StepShape& shape : {kSteps[0], kSteps[1]}) {
     bench.Run(shape, OpId::kSample, {}, "greedy");
     bench.Run(shape, OpId::kSample, {.temperature = 0.8f}, "temperature");
@@ -267,7 +278,7 @@ Status RunModel(const ModelShape& model, DType kv, const KernelTable& kernels,
   return {};
 }
 
-int Main(int threads, std::string_view isa, std::string_view kv_name) {
+int Main(int threads, std::string_view isa, std::string_view kv_name, std::string_view only) {
   WorkerPool pool(threads);
   KernelTable kernels = ReferenceKernels();
   CpuAttentionBackend attention = ReferenceAttention();
@@ -284,7 +295,7 @@ int Main(int threads, std::string_view isa, std::string_view kv_name) {
     if (Traits(dtype).name == kv_name) kv = dtype;
   }
   for (const ModelShape& model : kModels) {
-    const Status status = RunModel(model, kv, kernels, attention, pool);
+    const Status status = RunModel(model, kv, kernels, attention, pool, only);
     if (!status.ok()) {
       fmt::print(stderr, "{}\n", status.message());
       return 1;
@@ -298,5 +309,5 @@ int Main(int threads, std::string_view isa, std::string_view kv_name) {
 
 int main(int argc, char** argv) {
   return spry::Main(argc > 1 ? std::atoi(argv[1]) : 2, argc > 2 ? argv[2] : "avx512",
-                    argc > 3 ? argv[3] : "bfloat16");
+                    argc > 3 ? argv[3] : "bfloat16", argc > 4 ? argv[4] : "");
 }

@@ -1,17 +1,29 @@
 // The passes of the sample op for AVX2 and FMA.
+#include <array>
+
 #include "device/cpu/simd/sample_tile.h"
 #include "device/cpu/simd/vec_avx2.h"
 
 namespace spry {
 namespace {
 
+// For every mask, the lanes in it from the lowest on, a byte each.
+constexpr std::array<uint64_t, 256> MakeLanesOf() {
+  std::array<uint64_t, 256> table = {};
+  for (int mask = 0; mask < 256; ++mask) {
+    int at = 0;
+    for (int lane = 0; lane < 8; ++lane) {
+      if ((mask >> lane & 1) != 0) table[mask] |= static_cast<uint64_t>(lane) << (8 * at++);
+    }
+  }
+  return table;
+}
+constexpr std::array<uint64_t, 256> kLanesOf = MakeLanesOf();
+
 struct Avx2Sample : Avx2 {
   static SPRY_INLINE Int Iota() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
   static SPRY_INLINE uint32_t MaskOf(Float x) {
     return static_cast<uint32_t>(_mm256_movemask_ps(x));
-  }
-  static SPRY_INLINE bool AnyAbove(Float x, Float bound) {
-    return MaskOf(_mm256_cmp_ps(x, bound, _CMP_GT_OQ)) != 0;
   }
   static SPRY_INLINE int CountAbove(Float x, Float bound) {
     return __builtin_popcount(MaskOf(_mm256_cmp_ps(x, bound, _CMP_GT_OQ)));
@@ -27,15 +39,11 @@ struct Avx2Sample : Avx2 {
     uint32_t mask = MaskOf(_mm256_cmp_ps(x, bound, _CMP_GE_OQ));
     if (count < kLanes) mask &= (1u << count) - 1;
     if (mask == 0) return 0;
-    float lanes[kLanes];
-    Store(lanes, x);
-    int found = 0;
-    for (; mask != 0; mask &= mask - 1, ++found) {
-      const int lane = __builtin_ctz(mask);
-      ids[found] = id + lane;
-      values[found] = lanes[lane];
-    }
-    return found;
+    const __m128i packed = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kLanesOf[mask]));
+    const Int lanes = _mm256_cvtepu8_epi32(packed);
+    StoreInt(ids, AddInt(lanes, SetInt(id)));
+    Store(values, _mm256_permutevar8x32_ps(x, lanes));
+    return __builtin_popcount(mask);
   }
   static SPRY_INLINE Int Truncate(Float x) { return _mm256_cvttps_epi32(x); }
   static SPRY_INLINE void StoreInt(void* p, Int a) {

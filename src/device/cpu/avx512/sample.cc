@@ -9,9 +9,6 @@ struct Avx512Sample : Avx512 {
   static SPRY_INLINE Int Iota() {
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   }
-  static SPRY_INLINE bool AnyAbove(Float x, Float bound) {
-    return _mm512_cmp_ps_mask(x, bound, _CMP_GT_OQ) != 0;
-  }
   static SPRY_INLINE int CountAbove(Float x, Float bound) {
     return __builtin_popcount(_mm512_cmp_ps_mask(x, bound, _CMP_GT_OQ));
   }

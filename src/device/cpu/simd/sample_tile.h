@@ -2,7 +2,7 @@
 //
 // V adds to the vector interface:
 //   Iota(): 0, 1, 2 ...;
-//   AnyAbove(x, bound), CountAbove(x, bound), CountEqual(x, y): over all lanes;
+//   CountAbove(x, bound), CountEqual(x, y): over all lanes;
 //   SelectAbove(x, y, yes, no): integers, by x > y;
 //   Compress(x, bound, count, id, ids, values): stores the lanes of the first `count` with
 //   x >= bound and their ids, returns how many;
@@ -101,59 +101,79 @@ SPRY_INLINE float HopelessLogit(const DrawSpec& spec, float best) {
   return rounded - step * 2.4e-7f - 1e-37f;
 }
 
-// The ids of a vector of logits: consecutive ones, or a list.
-template <typename V, bool kListed>
-SPRY_INLINE typename V::Int IdsAt(const int32_t* ids, int32_t first_id, int64_t i) {
-  if constexpr (kListed) return V::LoadInt(ids + i);  // may read into the list's slack
-  return V::AddInt(V::Iota(), V::SetInt(first_id + static_cast<int32_t>(i)));
-}
-
-template <typename V, bool kListed>
-SPRY_INLINE DrawBest DrawFrom(const float* logits, const int32_t* ids, int32_t first_id,
-                              int64_t count, const DrawSpec& spec) {
-  using F = typename V::Float;
-  using I = typename V::Int;
-  constexpr int64_t kRun = 32 * V::kLanes;  // between two looks at the best so far
-  const F max = V::Set(spec.max);
-  const F temperature = V::Set(spec.temperature);
-  F best = V::Set(-INFINITY);
-  I best_ids = V::SetInt(0);
-  float known = spec.least;
-  for (int64_t begin = 0; begin < count; begin += kRun) {
-    const int64_t end = begin + kRun < count ? begin + kRun : count;
-    const F hopeless = V::Set(HopelessLogit(spec, known));
-    for (int64_t i = begin; i < end; i += V::kLanes) {
-      const F x = LoadLogits<V>(logits + i, end - i);
-      if (!V::AnyAbove(x, hopeless)) continue;
-      const I at = IdsAt<V, kListed>(ids, first_id, i);
-      const F scaled = V::Div(V::Sub(x, max), temperature);
-      const F score = V::Add(scaled, VecGumbel<V>(spec.key, at));
-      best_ids = V::SelectAbove(score, best, at, best_ids);
-      best = V::Max(score, best);
-    }
-    const float largest = V::Largest(best);
-    known = largest > known ? largest : known;
-  }
-  float scores[V::kLanes];
-  int32_t lane_ids[V::kLanes];
-  V::Store(scores, best);
-  V::StoreInt(lane_ids, best_ids);
-  DrawBest result;
-  for (int j = 0; j < V::kLanes; ++j) {
-    const bool first = scores[j] == result.score && lane_ids[j] < result.id;
-    if (scores[j] > result.score || first) result = {.id = lane_ids[j], .score = scores[j]};
-  }
-  return result;
-}
-
+// The best score of each lane so far, and its id; ids come to a lane in ascending order.
 template <typename V>
-DrawBest Draw(const float* logits, int64_t count, int32_t first_id, const DrawSpec& spec) {
-  return DrawFrom<V, false>(logits, nullptr, first_id, count, spec);
-}
+struct DrawLanes {
+  typename V::Float max, temperature, best;
+  typename V::Int best_ids;
+  DrawKey key;
+
+  explicit SPRY_INLINE DrawLanes(const DrawSpec& spec)
+      : max(V::Set(spec.max)),
+        temperature(V::Set(spec.temperature)),
+        best(V::Set(-INFINITY)),
+        best_ids(V::SetInt(0)),
+        key(spec.key) {}
+
+  SPRY_INLINE void Add(typename V::Float logits, typename V::Int ids) {
+    const typename V::Float scaled = V::Div(V::Sub(logits, max), temperature);
+    const typename V::Float score = V::Add(scaled, VecGumbel<V>(key, ids));
+    best_ids = V::SelectAbove(score, best, ids, best_ids);
+    best = V::Max(score, best);
+  }
+
+  SPRY_INLINE DrawBest Best() const {
+    float scores[V::kLanes];
+    int32_t ids[V::kLanes];
+    V::Store(scores, best);
+    V::StoreInt(ids, best_ids);
+    DrawBest result;
+    for (int j = 0; j < V::kLanes; ++j) {
+      const bool first = scores[j] == result.score && ids[j] < result.id;
+      if (scores[j] > result.score || first) result = {.id = ids[j], .score = scores[j]};
+    }
+    return result;
+  }
+};
 
 template <typename V>
 DrawBest DrawListed(const float* logits, const int32_t* ids, int64_t count, const DrawSpec& spec) {
-  return DrawFrom<V, true>(logits, ids, 0, count, spec);
+  DrawLanes<V> lanes(spec);
+  for (int64_t i = 0; i < count; i += V::kLanes) {
+    lanes.Add(LoadLogits<V>(logits + i, count - i), V::LoadInt(ids + i));
+  }
+  return lanes.Best();
+}
+
+// Only ids that are not hopeless reach the lanes, packed, since noise is what costs. Packed by
+// runs: a vector read right behind the stores that it consists of would wait for them.
+template <typename V>
+DrawBest Draw(const float* logits, int64_t count, int32_t first_id, const DrawSpec& spec) {
+  constexpr int64_t kRun = 64 * V::kLanes;
+  DrawLanes<V> lanes(spec);
+  float values[kRun + 2 * V::kLanes];
+  int32_t ids[kRun + 2 * V::kLanes];
+  int64_t waiting = 0;
+  float known = spec.least;
+  for (int64_t begin = 0; begin < count; begin += kRun) {
+    const int64_t end = begin + kRun < count ? begin + kRun : count;
+    const typename V::Float hopeless = V::Set(HopelessLogit(spec, known));
+    for (int64_t i = begin; i < end; i += V::kLanes) {
+      waiting += V::Compress(LoadLogits<V>(logits + i, end - i), hopeless, end - i,
+                             first_id + static_cast<int32_t>(i), ids + waiting, values + waiting);
+    }
+    int64_t i = 0;
+    for (; i + V::kLanes <= waiting; i += V::kLanes) {
+      lanes.Add(V::Load(values + i), V::LoadInt(ids + i));
+    }
+    waiting -= i;
+    V::Store(values, V::Load(values + i));
+    V::StoreInt(ids, V::LoadInt(ids + i));
+    const float largest = V::Largest(lanes.best);
+    known = largest > known ? largest : known;
+  }
+  if (waiting > 0) lanes.Add(LoadLogits<V>(values, waiting), V::LoadInt(ids));
+  return lanes.Best();
 }
 
 template <typename V>
