@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs the packed checks on this machine's card and prints one report. Packed as `run` by
 # tools/gpu_check.
-#   run [GROUP ...]             groups of checks, see spry_cuda_check; default: all, then a memory
-#                               check of the small ones where compute-sanitizer is
+#   run [GROUP ...]     groups of checks, see spry_cuda_check; default: all, then the latency
+#                       benchmark, then the small groups under compute-sanitizer where that is
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")" || exit 1
 
@@ -11,6 +11,11 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 ./spry_cuda_check "$(nproc)" "$@"
 status=$?
 if [ $# -eq 0 ]; then
+  for dtype in float32 bfloat16; do
+    printf '== bench latency, opt-125m in %s\n' $dtype
+    LD_LIBRARY_PATH=$PWD ./spry bench latency opt-125m --load-format dummy --device cuda --dtype $dtype \
+      --num-iters-warmup 2 --num-iters 5 || status=1
+  done
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
   if [ -n "$sanitizer" ]; then
     # racecheck follows every access to shared memory, so it gets what is small.

@@ -22,6 +22,7 @@ class CudaTarget final : public Target {
 
   std::string name() const override { return "cuda"; }
   DType ActivationDType(DType compute) const override { return device_->ActivationDType(compute); }
+  bool QuantizesActivations() const override { return false; }
   std::unique_ptr<TestExecutable> Compile(const Program& program,
                                           const StepLimits& limits) const override;
 

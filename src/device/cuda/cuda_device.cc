@@ -71,7 +71,13 @@ class CudaDevice final : public Device {
 
 Result<std::unique_ptr<Device>> MakeCudaDevice(const PluginOptions& options) {
   int count = 0;
-  SPRY_RETURN_IF_CUDA_ERROR(cudaGetDeviceCount(&count));
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
+    return Unavailable(fmt::format("this machine has no card, or no driver for CUDA {}.{}: {}",
+                                   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+                                   cudaGetErrorString(error)));
+  }
+  SPRY_RETURN_IF_ERROR(CudaStatus(error, "cudaGetDeviceCount"));
   if (options.ordinal < 0 || options.ordinal >= count) {
     return Unavailable(
         fmt::format("card {} was asked for; this machine has {}", options.ordinal, count));

@@ -40,13 +40,9 @@ struct ElementOf {};
 template <typename Fn>
 auto ForDType(DType dtype, Fn&& fn) {
   switch (dtype) {
-    case DType::kF16:
-      return fn(ElementOf<F16>{});
-    case DType::kBF16:
-      return fn(ElementOf<Bf16>{});
-    default:
-      CHECK(dtype == DType::kF32);
-      return fn(ElementOf<float>{});
+    case DType::kF16: return fn(ElementOf<F16>{});
+    case DType::kBF16: return fn(ElementOf<Bf16>{});
+    default: CHECK(dtype == DType::kF32); return fn(ElementOf<float>{});
   }
 }
 
@@ -66,12 +62,9 @@ View<T> ViewOf(const Matrix& matrix) {
 
 __device__ inline int32_t NumRows(RowDim dim, const StepState& state) {
   switch (dim) {
-    case RowDim::kTokens:
-      return state.header->num_tokens;
-    case RowDim::kRows:
-      return state.header->num_rows;
-    case RowDim::kSamples:
-      return state.header->num_samples;
+    case RowDim::kTokens: return state.header->num_tokens;
+    case RowDim::kRows: return state.header->num_rows;
+    case RowDim::kSamples: return state.header->num_samples;
   }
   return 0;
 }

@@ -18,9 +18,7 @@ constexpr int64_t kChunkBytes = 16 << 20;  // converted on the host, then copied
 
 void ConvertRow(const std::vector<float>& row, DType dtype, std::byte* out) {
   switch (dtype) {
-    case DType::kF32:
-      std::memcpy(out, row.data(), row.size() * sizeof(float));
-      return;
+    case DType::kF32: std::memcpy(out, row.data(), row.size() * sizeof(float)); return;
     case DType::kF16:
       for (size_t i = 0; i < row.size(); ++i) {
         const uint16_t bits = FloatToF16(row[i]);
@@ -33,8 +31,7 @@ void ConvertRow(const std::vector<float>& row, DType dtype, std::byte* out) {
         std::memcpy(out + 2 * i, &bits, sizeof(bits));
       }
       return;
-    default:
-      CHECK(false && "not a compute dtype");
+    default: CHECK(false && "not a compute dtype");
   }
 }
 
