@@ -30,14 +30,18 @@ SPRY_INLINE typename V::Float LoadKv(const std::byte* p) {
   return V::Load(reinterpret_cast<const float*>(p));
 }
 
-// The scores of L lines and the keys of T tiles, from tile `first` on.
+// The scores of L lines and the keys of T tiles, from tile `first` on of `tiles`.
 template <typename V, KvKind kKind, int L, int T>
-SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first) {
+SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first, int64_t tiles) {
   using F = typename V::Float;
   constexpr int64_t kStep = V::kLanes * kKvBytes<kKind>;
   const std::byte* keys[T];
+  const std::byte* next[T];  // to be fetched meanwhile: the hardware does not foresee a block's end
 #pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) keys[t] = block.keys[first + t];
+  for (int t = 0; t < T; ++t) {
+    keys[t] = block.keys[first + t];
+    next[t] = block.keys[first + t + T < tiles ? first + t + T : first + t];
+  }
   const float* queries[L];
 #pragma GCC unroll 8
   for (int l = 0; l < L; ++l) queries[l] = block.queries[l];
@@ -51,7 +55,10 @@ SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first) {
   for (int64_t d = 0; d < dim; ++d) {
     F key[T];
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) key[t] = LoadKv<V, kKind>(keys[t] + d * kStep);
+    for (int t = 0; t < T; ++t) {
+      key[t] = LoadKv<V, kKind>(keys[t] + d * kStep);
+      __builtin_prefetch(next[t] + d * kStep);
+    }
 #pragma GCC unroll 8
     for (int l = 0; l < L; ++l) {
       const F q = V::Set(queries[l][d]);
@@ -116,11 +123,15 @@ SPRY_INLINE void WeighValues(const AttentionBlock& block, int64_t dim) {
   const int64_t shared = block.counts[0];
   for (int64_t tile = 0; tile * V::kLanes < shared; ++tile) {
     const std::byte* value = block.values[tile] + offset;
+    const bool more = (tile + 1) * V::kLanes < shared;
+    const std::byte* next = block.values[more ? tile + 1 : tile] + offset;
     const float* weights = block.scores + tile * V::kLanes;
     const int64_t left = shared - tile * V::kLanes;
     const int64_t count = left < V::kLanes ? left : V::kLanes;
-    for (int64_t j = 0; j < count; ++j, value += row_bytes) {
+    for (int64_t j = 0; j < count; ++j, value += row_bytes, next += row_bytes) {
       F v[C];
+      __builtin_prefetch(next);
+      __builtin_prefetch(next + (C * kVectorBytes - 1));
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) v[c] = LoadKv<V, kKind>(value + c * kVectorBytes);
 #pragma GCC unroll 8
@@ -154,8 +165,8 @@ void Attend(AttentionBlock& block) {
   constexpr int kTiles = 4;
   const int64_t tiles = (block.counts[L - 1] + V::kLanes - 1) / V::kLanes;
   int64_t t = 0;
-  for (; t + kTiles <= tiles; t += kTiles) ScoreTiles<V, kKind, L, kTiles>(block, t);
-  for (; t < tiles; ++t) ScoreTiles<V, kKind, L, 1>(block, t);
+  for (; t + kTiles <= tiles; t += kTiles) ScoreTiles<V, kKind, L, kTiles>(block, t, tiles);
+  for (; t < tiles; ++t) ScoreTiles<V, kKind, L, 1>(block, t, tiles);
   for (int l = 0; l < L; ++l) {
     block.states[l] = Soften<V>(block.scores + l * kKvSegment, block.counts[l]);
   }
