@@ -9,7 +9,8 @@ namespace spry {
 template <typename V>
 SPRY_INLINE typename V::Float VecExp(typename V::Float x) {
   using F = typename V::Float;
-  const F clamped = V::Min(V::Max(x, V::Set(kExpMin)), V::Set(kExpMax));
+  // x is the second operand, which is what a comparison with a NaN gives.
+  const F clamped = V::Min(V::Set(kExpMax), V::Max(V::Set(kExpMin), x));
   const F n = V::Round(V::Mul(clamped, V::Set(kLog2E)));
   F r = V::NegFma(n, V::Set(kLn2High), clamped);
   r = V::NegFma(n, V::Set(kLn2Low), r);
