@@ -68,8 +68,9 @@ def main():
         save_file({"tokens": ids.float(), "logits": logits.float(), "logits16": logits16.float()},
                   os.path.join(folder, "golden.safetensors"))
         top = logits[:, PROMPT - 1:-1].topk(2).values
+        smallest_gap = (top[..., 0] - top[..., 1]).min()
         print(f"{name}: logit range {logits.max() - logits.min():.2f}, "
-              f"smallest gap of the top two {(top[..., 0] - top[..., 1]).min():.4f}", file=sys.stderr)
+              f"smallest gap of the top two {smallest_gap:.4f}", file=sys.stderr)
 
 
 if __name__ == "__main__":

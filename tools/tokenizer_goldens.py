@@ -67,7 +67,8 @@ DEEPSEEK_LETTERS = (
     "\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3"
     "\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df"
     "\U0001e900-\U0001e943]+")
-DEEPSEEK3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+DEEPSEEK3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+             r"""|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
              r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
 CJK = "[一-龥ࠀ-一가-\ud7ff]+"
 BLOOM = " ?[^(\\s|[.,!?…。，、।۔،])]+"
@@ -149,16 +150,22 @@ def field(reader, name, default=None):
     return default if value is None else value.contents()
 
 
+def strings(reader, name):
+    """An array of strings; contents() takes seconds for large ones."""
+    value = reader.fields["tokenizer.ggml." + name]
+    return [str(bytes(value.parts[i]), "utf-8") for i in value.data]
+
+
 def read_vocabulary(path):
     """A byte-level vocabulary of a GGUF file, or None for another kind."""
     reader = gguf.GGUFReader(path)
     if field(reader, "model") != "gpt2":
         return None
     kinds = field(reader, "token_type")
-    tokens = field(reader, "tokens")
+    tokens = strings(reader, "tokens")
     added = [(i, tokens[i], kinds[i] == gguf.TokenType.CONTROL) for i in range(len(tokens))
              if kinds[i] in (gguf.TokenType.CONTROL, gguf.TokenType.USER_DEFINED)]
-    merges = [tuple(m.split(" ")) for m in field(reader, "merges")]
+    merges = [tuple(m.split(" ")) for m in strings(reader, "merges")]
     pre = field(reader, "pre") or UNNAMED.get(path.stem)
     return {"tokens": tokens, "merges": merges, "added": added, "pre": pre}
 
@@ -185,10 +192,11 @@ SCRIPTS = [(0x41, 0x7A), (0xC0, 0x24F), (0x370, 0x3FF), (0x400, 0x4FF), (0x531, 
 MARKS = [(0x300, 0x36F), (0x897, 0x8E1), (0x93C, 0x94D), (0x1AB0, 0x1ACE), (0xFE00, 0xFE0F)]
 EMOJI = [(0x1F300, 0x1FAFF), (0x2600, 0x27BF), (0x1F1E6, 0x1F1FF), (0x1F3FB, 0x1F3FF)]
 SPACES = " \t\n\r\x0b\x0c\x85\xa0\u1680\u180e\u2003\u2028\u2029\u202f\u205f\u3000\u200b\u200d"
-FRAGMENTS = ["'s", "'S", "'re", "'LL", "'\u017f", "n't", " '", "<|im_start|>", "<|endoftext|>", "<|",
-             "|>", "</s>", "<s>", "  ", "   ", "\r\n", "\n\n", " \n", "```", "->", "):\n", "http://",
-             "123", "4567", "12,345.67", "\u00bd", "\u0663\u0664", "\U00011de3", "...", "!?", "€", "ﬁ",
-             "e\u0301", "a\u0345\u0334", "\u1112\u1161\u11ab", "\u0958", "\u212b", "\U0001d15e"]
+FRAGMENTS = ["'s", "'S", "'re", "'LL", "'\u017f", "n't", " '", "<|im_start|>", "<|endoftext|>",
+             "<|", "|>", "</s>", "<s>", "  ", "   ", "\r\n", "\n\n", " \n", "```", "->", "):\n",
+             "http://", "123", "4567", "12,345.67", "\u00bd", "\u0663\u0664", "\U00011de3", "...",
+             "!?", "€", "ﬁ", "e\u0301", "a\u0345\u0334", "\u1112\u1161\u11ab", "\u0958", "\u212b",
+             "\U0001d15e"]
 
 
 def character(rng):
@@ -298,8 +306,9 @@ def write_goldens(name, vocabulary, pre, all_texts, source, out):
 
 TINY_ADDED = ["<a>", "<a", "<a><b>", "<b>", "ab", "b", " b", "b c", "\u00e9", "e\u0301", "  ", "a",
               "Ab", "<|x|>", "\u0120q", "1"]
-TINY_TEXT = TINY_ADDED + [" ", "\n", "\t", "\u3000", "\u180e", "_", "\u0301", "\u0663", "\u00bd", "-",
-                          "B", "Aa", "\u4e2d\u6587", "\U00031350", "'s", "12345", "!?", "\U0001f600"]
+TINY_TEXT = TINY_ADDED + [" ", "\n", "\t", "\u3000", "\u180e", "_", "\u0301", "\u0663", "\u00bd",
+                          "-", "B", "Aa", "\u4e2d\u6587", "\U00031350", "'s", "12345", "!?",
+                          "\U0001f600"]
 TINY_PATTERNS = [r"\p{L}+|\p{N}{1,3}+", r"[\p{L}&&[^a-b]]+", r"[a[bc]]+|\s", r"\w+", r"\b", r"\s+$",
                  r"^b|\Bb", r"[^\s\p{L}]+", r"[\S]", r"(?=(\d{3})+(?!\d))", r"x*", r"\h+",
                  r"\p{Han}+|[^\p{Han}&&\S]+", r"(?i:'S|AB)|a{,2}b?+", r"[[:alpha:]]+", r"\P{L}+",
@@ -404,7 +413,6 @@ def main():
     unpack(*fetch(arguments.downloads), source)
     all_texts = texts()
     write_records(out / "texts.bin", all_texts)
-    names = []
     for path in sorted(source.glob("*.gguf")):
         vocabulary = read_vocabulary(path)
         if vocabulary is None:
@@ -415,8 +423,6 @@ def main():
         for name, pre in wanted.items():
             print("goldens of", name, flush=True)
             write_goldens(name, vocabulary, pre, all_texts, source, out)
-            names.append(name)
-    (out / "names").write_text("\n".join(names) + "\n")
     (out / "stamp").write_text(stamp)
 
 

@@ -21,6 +21,7 @@ namespace {
 
 namespace json = boost::json;
 
+constexpr double kQuietTail = 1.02;  // p99/p50 of a fixed spin on a machine left alone
 constexpr int kPercentages[] = {10, 25, 50, 75, 90, 99};
 
 struct LatencyFlags {
@@ -135,7 +136,12 @@ std::string ToText(const Latencies& latencies) {
                       totals.prompt_tokens, 100.0 * totals.hit_rate());
   if (!latencies.steps.decode_us.empty()) text += Line("Decode step", latencies.steps.decode_us);
   if (latencies.control && !latencies.control->times_us().empty()) {
-    text += Line("Tail control", latencies.control->times_us());
+    const std::vector<double>& control_us = latencies.control->times_us();
+    text += Line("Tail control", control_us);
+    const Percentiles control(control_us);
+    if (control.At(99) > kQuietTail * control.At(50)) {
+      text += "The machine was not quiet: the tail of the steps says nothing about the engine\n";
+    }
   }
   return text;
 }

@@ -26,10 +26,13 @@ namespace json = boost::json;
 
 constexpr int kSteps = 10'000;
 constexpr int kWarmSteps = 200;
-constexpr int kPartSteps = 1'000;  // the first and the last that many are compared
-constexpr int kBlockSize = 16;     // tokens
-constexpr int kPromptTokens = 32;  // and up to kBlockSize - 1 more
-constexpr int kMaxLength = kPromptTokens + kBlockSize + kWarmSteps + kSteps + kBlockSize;
+constexpr int kPartSteps = 1'000;   // the first and the last that many are compared
+constexpr int kBlockSize = 16;      // tokens
+constexpr int kPromptTokens = 32;   // and up to kBlockSize - 1 more
+constexpr int kFillTokens = 2'048;  // prompt tokens in a step, beside the rows that decode
+constexpr int kFillSteps = 256;     // enough for the prompts of all rows
+constexpr int kMaxLength = kPromptTokens + kBlockSize + kFillSteps + kWarmSteps + kSteps;
+constexpr int kMaxRows = kFillSteps * kFillTokens / (kPromptTokens + kBlockSize);
 
 struct OverheadFlags {
   std::vector<int> rows = {1, 8, 64, 256, 1024};
@@ -80,7 +83,7 @@ Result<std::unique_ptr<Engine>> MakeEngine(const OverheadFlags& flags, int rows)
   options.prefix_caching = flags.prefix_caching;
   MemoryOptions& memory = options.runner.memory;
   memory.max_rows = rows;
-  memory.max_step_tokens = std::max(rows, 512);
+  memory.max_step_tokens = rows + kFillTokens;
   memory.max_model_len = kMaxLength;
   memory.block_size = kBlockSize;
   memory.run_ahead = flags.run_ahead;
@@ -183,8 +186,9 @@ Command AddBenchOverhead(CLI::App& parent) {
       "Example:\n  spry bench overhead --rows 8,256 --json overhead.json");
   const char* group = "Benchmark";
   parser.add_option("--rows", flags->rows, "Sequences in a step [1,8,64,256,1024]")
-      ->check(CLI::Range(1, 4096))
+      ->check(Between(1, kMaxRows))
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST")
       ->group(group);
   parser
@@ -192,7 +196,7 @@ Command AddBenchOverhead(CLI::App& parent) {
                 "Share the KV blocks of equal prefixes [on]")
       ->group(group);
   parser.add_option("--run-ahead", flags->run_ahead, "Steps in flight, up to 64 [1]")
-      ->check(CLI::Range(1, 64))
+      ->check(Between(1, 64))
       ->type_name("INT")
       ->group(group);
   parser.add_option("--json", flags->json, "Write the results there, a list of objects")

@@ -169,12 +169,12 @@ Command AddBenchThroughput(CLI::App& parent) {
       ->check(AtLeast(1))
       ->group(group);
   parser.add_option("--input-len", flags->input_len, "Tokens of each prompt")
-      ->check(CLI::Range(int64_t{1}, kMaxLength))
+      ->check(Between(int64_t{1}, kMaxLength))
       ->type_name("INT")
       ->excludes(lengths)
       ->group(group);
   parser.add_option("--output-len", flags->output_len, "Tokens to generate for each")
-      ->check(CLI::Range(int64_t{1}, kMaxLength))
+      ->check(Between(int64_t{1}, kMaxLength))
       ->type_name("INT")
       ->excludes(lengths)
       ->group(group);

@@ -31,14 +31,10 @@ std::unique_ptr<Device> PacedNullDevice(const DeviceFlags& flags) {
 
 Result<std::unique_ptr<Device>> OpenDevice(const DeviceFlags& flags) {
   switch (flags.device) {
-    case DeviceChoice::kNull:
-      return PacedNullDevice(flags);
-    case DeviceChoice::kCuda:
-      return MakeCudaDevice(flags);
-    case DeviceChoice::kCpu:
-      return MakeCpuDevice(flags.cpu);
-    case DeviceChoice::kAuto:
-      break;
+    case DeviceChoice::kNull: return PacedNullDevice(flags);
+    case DeviceChoice::kCuda: return MakeCudaDevice(flags);
+    case DeviceChoice::kCpu: return MakeCpuDevice(flags.cpu);
+    case DeviceChoice::kAuto: break;
   }
   Result<std::unique_ptr<Device>> cuda = MakeCudaDevice(flags);
   return cuda.ok() ? std::move(cuda) : MakeCpuDevice(flags.cpu);

@@ -41,6 +41,19 @@ CLI::Option* AddChoice(CLI::App& parser, const std::string& name,
       ->type_name(listed);
 }
 
+// A number from `low` to `high`.
+template <typename T>
+CLI::Validator Between(T low, T high) {
+  const auto check = [low, high](const std::string& text) {
+    T value{};
+    if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) {
+      return std::string();
+    }
+    return fmt::format("'{}' must be from {} to {}", text, low, high);
+  };
+  return CLI::Validator(check, "");
+}
+
 // An integer of at least `low`.
 inline CLI::Validator AtLeast(int64_t low) {
   const auto check = [low](const std::string& text) {

@@ -25,7 +25,8 @@ constexpr std::array<Choice<std::optional<DType>>, 4> kDTypes = {{{"auto", std::
                                                                   {"bfloat16", DType::kBF16},
                                                                   {"float16", DType::kF16}}};
 
-constexpr int64_t kMaxNullStepUs = 60'000'000;  // a minute
+constexpr int64_t kMaxNullStepUs = 60'000'000;         // a minute
+constexpr int kMinBlockSize = 8, kMaxBlockSize = 256;  // powers of two: see PlanMemory
 
 void AddMemoryFlags(CLI::App& parser, MemoryOptions& memory) {
   const char* group = "Memory and batching";
@@ -60,18 +61,18 @@ void AddMemoryFlags(CLI::App& parser, MemoryOptions& memory) {
   parser
       .add_option("--gpu-memory-utilization", memory.device_memory_share,
                   "Share of a card's memory to use [0.9]")
-      ->check(CLI::Range(0.01, 1.0))
+      ->check(Between(0.01, 1.0))
       ->group(group);
   parser
       .add_option("--block-size", memory.block_size,
                   "Tokens in a KV block: a power of two from 8 to 256 [16]")
-      ->check(CLI::IsMember({8, 16, 32, 64, 128, 256}))
+      ->check(Between(kMinBlockSize, kMaxBlockSize))
       ->type_name("INT")
       ->group(group);
   parser
       .add_option("--run-ahead", memory.run_ahead,
                   "Steps in flight, up to 64 [1 on CPU, 2 on CUDA]")
-      ->check(CLI::Range(1, 64))
+      ->check(Between(1, 64))
       ->type_name("INT")
       ->group(group);
 }
@@ -113,7 +114,7 @@ void AddDeviceFlags(CLI::App& parser, DeviceFlags& flags) {
   parser
       .add_option("--null-step-us", flags.null_step_us,
                   "Microseconds that a step of the null device takes [0]")
-      ->check(CLI::Range(int64_t{0}, kMaxNullStepUs))
+      ->check(Between(int64_t{0}, kMaxNullStepUs))
       ->type_name("INT")
       ->group(group);
 }
@@ -147,7 +148,8 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
   parser
       .add_option("MODEL", flags.model,
                   "A Hugging Face folder, a .gguf file, or (dummy weights) a config.json")
-      ->required();
+      ->required()
+      ->type_name("");
   const char* group = "Model";
   AddChoice(parser, "--load-format", kLoadFormats, flags.checkpoint.load_format,
             "dummy: random weights from a config.json alone [auto]")
@@ -156,10 +158,14 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
     flags.checkpoint.seed = seed;
     flags.engine.seed = seed;
   };
+  const auto check_sign = [](const std::string& text) {
+    return text.starts_with('-') ? fmt::format("'{}' must be 0 or more", text) : std::string();
+  };
   parser
       .add_option_function<uint64_t>(
           "--seed", set_seed,
           "Seed of dummy weights, of benchmark prompts, and of requests that bring none [0]")
+      ->check(CLI::Validator(check_sign, ""))
       ->type_name("UINT")
       ->group(group);
   AddEngineFlags(parser, flags.engine);

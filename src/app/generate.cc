@@ -172,13 +172,13 @@ Command AddGenerate(CLI::App& parent) {
   const char* group = "Prompts";
   parser.add_option("--prompt", flags->prompts.prompts, "Text to go on from; may be repeated")
       ->type_name("TEXT")
-      ->take_all()
+      ->allow_extra_args(false)
       ->group(group);
   parser
       .add_option("--prompt-file", flags->prompts.prompt_files,
                   "File that holds one prompt (a last line end is dropped); may be repeated")
       ->type_name("FILE")
-      ->take_all()
+      ->allow_extra_args(false)
       ->group(group);
   parser
       .add_option("--input", flags->prompts.input,

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <boost/json.hpp>
+#include <set>
 
 namespace spry {
 namespace {
@@ -13,20 +14,20 @@ namespace json = boost::json;
 std::vector<WeightHandle> TensorsOf(const Checkpoint& checkpoint, const ModelPlan* plan) {
   std::vector<WeightHandle> tensors = checkpoint.weights->List();
   if (!tensors.empty() || plan == nullptr) return tensors;
+  std::set<std::string> names;  // a tied embedding is used twice
   for (const WeightRecord& weight : plan->program.weights) {
-    tensors.insert(tensors.end(), weight.parts.begin(), weight.parts.end());
+    for (const WeightHandle& part : weight.parts) {
+      if (names.insert(part.name).second) tensors.push_back(part);
+    }
   }
   return tensors;
 }
 
 const char* Name(RopeScaling::Kind kind) {
   switch (kind) {
-    case RopeScaling::Kind::kNone:
-      break;
-    case RopeScaling::Kind::kLinear:
-      return "linear";
-    case RopeScaling::Kind::kLlama3:
-      return "llama3";
+    case RopeScaling::Kind::kNone: break;
+    case RopeScaling::Kind::kLinear: return "linear";
+    case RopeScaling::Kind::kLlama3: return "llama3";
   }
   return "none";
 }

@@ -11,16 +11,11 @@ namespace json = boost::json;
 
 const char* Name(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kNone:
-      break;
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kAborted:
-      return "abort";
-    case FinishReason::kError:
-      return "error";
+    case FinishReason::kNone: break;
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kAborted: return "abort";
+    case FinishReason::kError: return "error";
   }
   return "";
 }

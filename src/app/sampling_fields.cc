@@ -56,6 +56,7 @@ void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
       .add_option_function<std::vector<int>>("--stop-token-ids", set_stop_ids,
                                              "Ids that end generation, beside the model's own")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group(group);
   const auto set_ignore_eos = [&fields](int64_t) { fields.ignore_eos = true; };
   parser.add_flag_function("--ignore-eos", set_ignore_eos, "Go on past the model's end ids")

@@ -81,14 +81,9 @@ Result<HostTensor> Make(const std::string& name, DType dtype, const Shape& shape
         fmt::format("dummy tensor {}: no memory for {} bytes", Printable(name), bytes));
   }
   switch (dtype) {
-    case DType::kF32:
-      Fill<uint32_t, FloatBits>(name, seed, elements, data.get());
-      break;
-    case DType::kF16:
-      Fill<uint16_t, FloatToF16>(name, seed, elements, data.get());
-      break;
-    default:
-      Fill<uint16_t, FloatToBf16>(name, seed, elements, data.get());
+    case DType::kF32: Fill<uint32_t, FloatBits>(name, seed, elements, data.get()); break;
+    case DType::kF16: Fill<uint16_t, FloatToF16>(name, seed, elements, data.get()); break;
+    default: Fill<uint16_t, FloatToBf16>(name, seed, elements, data.get());
   }
   const std::span<const std::byte> view(data.get(), static_cast<size_t>(bytes));
   return HostTensor{.dtype = dtype, .shape = shape, .data = view, .owner = std::move(data)};

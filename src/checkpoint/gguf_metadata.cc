@@ -21,26 +21,18 @@ T Load(const std::byte* data) {
 // Nothing when the type is no integer or the value is beyond int64.
 std::optional<int64_t> LoadInteger(GgufType type, const std::byte* data) {
   switch (type) {
-    case GgufType::kU8:
-      return Load<uint8_t>(data);
-    case GgufType::kI8:
-      return Load<int8_t>(data);
-    case GgufType::kU16:
-      return Load<uint16_t>(data);
-    case GgufType::kI16:
-      return Load<int16_t>(data);
-    case GgufType::kU32:
-      return Load<uint32_t>(data);
-    case GgufType::kI32:
-      return Load<int32_t>(data);
-    case GgufType::kI64:
-      return Load<int64_t>(data);
+    case GgufType::kU8: return Load<uint8_t>(data);
+    case GgufType::kI8: return Load<int8_t>(data);
+    case GgufType::kU16: return Load<uint16_t>(data);
+    case GgufType::kI16: return Load<int16_t>(data);
+    case GgufType::kU32: return Load<uint32_t>(data);
+    case GgufType::kI32: return Load<int32_t>(data);
+    case GgufType::kI64: return Load<int64_t>(data);
     case GgufType::kU64: {
       const int64_t value = Load<int64_t>(data);
       return value < 0 ? std::nullopt : std::optional(value);
     }
-    default:
-      return std::nullopt;
+    default: return std::nullopt;
   }
 }
 
@@ -59,19 +51,14 @@ std::string_view LoadText(const std::byte* data) {
 int64_t IntegerBytes(GgufType type) {
   switch (type) {
     case GgufType::kU8:
-    case GgufType::kI8:
-      return 1;
+    case GgufType::kI8: return 1;
     case GgufType::kU16:
-    case GgufType::kI16:
-      return 2;
+    case GgufType::kI16: return 2;
     case GgufType::kU32:
-    case GgufType::kI32:
-      return 4;
+    case GgufType::kI32: return 4;
     case GgufType::kU64:
-    case GgufType::kI64:
-      return 8;
-    default:
-      return 0;
+    case GgufType::kI64: return 8;
+    default: return 0;
   }
 }
 

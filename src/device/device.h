@@ -53,6 +53,9 @@ class Executable {
   // The logits [L, vocab_size] of the step launched last, once it has been polled: for tests and
   // perplexity. A device without logits fails.
   virtual Status CopyLogits(std::span<float> logits) = 0;
+
+  // One line on what the device did beside computing (graphs captured and so on), for the log.
+  virtual std::string Stats() const { return {}; }
 };
 
 struct DeviceInfo {

@@ -52,6 +52,7 @@ class ModelRunner {
 
   // The logits [L, vocab] of the step launched last and waited for; see Executable.
   Status CopyLogits(std::span<float> logits) { return executable_->CopyLogits(logits); }
+  std::string DeviceStats() const { return executable_->Stats(); }
 
  private:
   ModelRunner() = default;

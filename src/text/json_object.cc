@@ -9,18 +9,12 @@ namespace {
 
 std::string_view TypeName(simdjson::dom::element element) {
   switch (element.type()) {
-    case simdjson::dom::element_type::ARRAY:
-      return "an array";
-    case simdjson::dom::element_type::OBJECT:
-      return "an object";
-    case simdjson::dom::element_type::STRING:
-      return "a string";
-    case simdjson::dom::element_type::BOOL:
-      return "a boolean";
-    case simdjson::dom::element_type::NULL_VALUE:
-      return "null";
-    default:
-      return "a number";
+    case simdjson::dom::element_type::ARRAY: return "an array";
+    case simdjson::dom::element_type::OBJECT: return "an object";
+    case simdjson::dom::element_type::STRING: return "a string";
+    case simdjson::dom::element_type::BOOL: return "a boolean";
+    case simdjson::dom::element_type::NULL_VALUE: return "null";
+    default: return "a number";
   }
 }
 

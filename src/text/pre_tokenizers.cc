@@ -129,9 +129,7 @@ void Qwen2(VocabSource& source) {
   Qwen2Split(source);
 }
 
-void Qwen35(VocabSource& source) {
-  Cut(kQwen35Pattern, source);
-}
+void Qwen35(VocabSource& source) { Cut(kQwen35Pattern, source); }
 
 void Gpt4o(VocabSource& source) { Cut(kGpt4oPattern, source); }
 

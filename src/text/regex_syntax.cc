@@ -12,8 +12,8 @@
 namespace spry {
 namespace {
 
-constexpr std::string_view kSpaces =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr std::string_view kSpaces = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a})"
+                                     R"(\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 constexpr int kMaxNesting = 32;  // of classes; more is no pattern that anybody wrote
 
@@ -35,16 +35,14 @@ class Translator {
  private:
   Status Element() {
     switch (rest_[0]) {
-      case '\\':
-        return Escape();
+      case '\\': return Escape();
       case '[': {
         StartAtom();
         SPRY_ASSIGN_OR_RETURN(const std::string bracket, Bracket(0));
         out_ += bracket;
         return {};
       }
-      case '(':
-        return OpenGroup();
+      case '(': return OpenGroup();
       case ')':
         out_ += Take(1);
         // Unbalanced: PCRE2 refuses it.
@@ -52,14 +50,11 @@ class Translator {
         atom_ = groups_.back();
         groups_.pop_back();
         return {};
-      case '{':
-        return Braces();
+      case '{': return Braces();
       case '*':
       case '+':
       case '?':
-      case '|':
-        out_ += Take(1);
-        return {};
+      case '|': out_ += Take(1); return {};
       default: {
         StartAtom();
         size_t length = 1;  // with the continuation bytes of the character
@@ -123,30 +118,14 @@ class Translator {
     const char c = rest_[1];
     StartAtom();
     switch (c) {
-      case 's':
-        out_ += fmt::format("[{}]", kSpaces);
-        break;
-      case 'S':
-        out_ += fmt::format("[^{}]", kSpaces);
-        break;
-      case 'h':
-        out_ += fmt::format("[{}]", kHexDigits);
-        break;
-      case 'H':
-        out_ += fmt::format("[^{}]", kHexDigits);
-        break;
-      case 'w':
-        out_ += fmt::format("[{}]", WordClass());
-        break;
-      case 'W':
-        out_ += fmt::format("[^{}]", WordClass());
-        break;
-      case 'd':
-        out_ += fmt::format("[{}]", CategoryClass("Nd"));
-        break;
-      case 'D':
-        out_ += fmt::format("[^{}]", CategoryClass("Nd"));
-        break;
+      case 's': out_ += fmt::format("[{}]", kSpaces); break;
+      case 'S': out_ += fmt::format("[^{}]", kSpaces); break;
+      case 'h': out_ += fmt::format("[{}]", kHexDigits); break;
+      case 'H': out_ += fmt::format("[^{}]", kHexDigits); break;
+      case 'w': out_ += fmt::format("[{}]", WordClass()); break;
+      case 'W': out_ += fmt::format("[^{}]", WordClass()); break;
+      case 'd': out_ += fmt::format("[{}]", CategoryClass("Nd")); break;
+      case 'D': out_ += fmt::format("[^{}]", CategoryClass("Nd")); break;
       case 'b':
       case 'B': {
         const std::string word = fmt::format("[{}]", WordClass());
@@ -160,10 +139,8 @@ class Translator {
         out_ += fmt::format("[{}{}]", property.negated ? "^" : "", property.body);
         return {};
       }
-      case 'u':
-        return TakeUnicodeEscape(out_);
-      default:
-        return CopyEscape(out_);
+      case 'u': return TakeUnicodeEscape(out_);
+      default: return CopyEscape(out_);
     }
     Take(2);
     return {};
@@ -285,24 +262,12 @@ class Translator {
     }
     if (rest_.size() < 2) return Refuse("a backslash at the end");
     switch (rest_[1]) {
-      case 's':
-        items += kSpaces;
-        break;
-      case 'S':
-        items += R"(\S\x{180e})";
-        break;
-      case 'h':
-        items += kHexDigits;
-        break;
-      case 'w':
-        items += WordClass();
-        break;
-      case 'd':
-        items += CategoryClass("Nd");
-        break;
-      case 'D':
-        items += "\\D";
-        break;
+      case 's': items += kSpaces; break;
+      case 'S': items += R"(\S\x{180e})"; break;
+      case 'h': items += kHexDigits; break;
+      case 'w': items += WordClass(); break;
+      case 'd': items += CategoryClass("Nd"); break;
+      case 'D': items += "\\D"; break;
       case 'p':
       case 'P': {
         const std::string_view spelled = rest_;
@@ -312,10 +277,8 @@ class Translator {
         items += property.negated ? spelled.substr(0, length) : property.body;
         return {};
       }
-      case 'u':
-        return TakeUnicodeEscape(items);
-      default:
-        return CopyEscape(items);
+      case 'u': return TakeUnicodeEscape(items);
+      default: return CopyEscape(items);
     }
     Take(2);
     return {};

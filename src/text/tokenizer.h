@@ -26,7 +26,8 @@ class Tokenizer {
   // out in the text become their ids.
   std::vector<TokenId> Encode(std::string_view text, bool add_special_tokens) const;
 
-  // The text of the ids, always valid UTF-8 (broken sequences become U+FFFD). Ids without text
+  // The text of the ids, always valid UTF-8 (broken sequences become U+FFFD), never cleaned up:
+  // what was encoded comes back, spaces before punctuation too. Ids without text
   // (padding of the vocabulary) give nothing.
   std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 

@@ -134,7 +134,7 @@ TEST(FlagsTest, WrongValuesAreRefusedByName) {
       {"--dtype", "fp32"},        {"--kv-cache-dtype", "int3"},
       {"--threads", "0"},         {"--max-model-len", "1"},
       {"--max-num-seqs", "-1"},   {"--max-num-batched-tokens", "x"},
-      {"--block-size", "24"},     {"--kv-cache-memory-bytes", "12Q"},
+      {"--block-size", "4"},      {"--kv-cache-memory-bytes", "12Q"},
       {"--run-ahead", "65"},      {"--gpu-memory-utilization", "1.5"},
       {"--graph-mode", "pieces"}, {"--null-step-us", "-1"},
       {"--load-format", "fast"},  {"--long-prefill-token-threshold", "-1"},

@@ -128,6 +128,19 @@ TEST(HfConfig, ReadsOpt) {
   EXPECT_EQ(older->word_embed_proj_dim, 8);
 }
 
+TEST(HfConfig, ReadsTheModelsOfTheBenchmarks) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::filesystem::path(SPRY_SOURCE_DIR) / "bench/models")) {
+    if (!entry.is_directory()) continue;
+    const auto read = ReadHfConfig(entry.path() / "config.json");
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_EQ(read->head_dim * read->num_heads, read->hidden_size) << entry.path();
+    ++count;
+  }
+  EXPECT_GE(count, 5);
+}
+
 // B103: both spellings, both generations; an unknown kind is an error.
 TEST(HfConfig, RopeScalingIsNeverDropped) {
   constexpr char kFactors[] = R"("factor":8,"low_freq_factor":1,"high_freq_factor":4,)"

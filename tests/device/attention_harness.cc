@@ -23,6 +23,28 @@ std::vector<AttentionCase> AttentionCases() {
   cases.push_back({.name = "values narrower", .head_dim = 24, .v_head_dim = 8});
   cases.push_back({.name = "odd sizes", .head_dim = 7, .v_head_dim = 5});
   cases.push_back({.name = "head size 64", .head_dim = 64, .v_head_dim = 64, .scale = 0.125f});
+  cases.push_back({.name = "three to one",
+                   .num_heads = 9,
+                   .num_kv_heads = 3,
+                   .head_dim = 64,
+                   .v_head_dim = 64,
+                   .kv = DType::kBF16,
+                   .scale = 0.125f});
+  cases.push_back({.name = "eight to one, head size 80",
+                   .num_heads = 8,
+                   .num_kv_heads = 1,
+                   .head_dim = 80,
+                   .v_head_dim = 112,
+                   .block_size = 32,
+                   .kv = DType::kF16,
+                   .scale = 0.1f});
+  cases.push_back({.name = "head size 256, blocks of 8",
+                   .num_heads = 2,
+                   .head_dim = 256,
+                   .v_head_dim = 256,
+                   .block_size = 8,
+                   .kv = DType::kBF16,
+                   .scale = 0.05f});
   cases.push_back({.name = "bf16 cache", .kv = DType::kBF16});
   cases.push_back({.name = "f16 cache", .kv = DType::kF16});
   for (const int window : {1, 4, 16, 100, 600}) {

@@ -29,17 +29,20 @@ class CpuTestExecutable final : public TestExecutable {
 
 }  // namespace
 
-CpuTarget::CpuTarget(std::string name, KernelTable kernels, CpuAttentionBackend attention,
-                     int threads)
-    : name_(std::move(name)),
+CpuTarget::CpuTarget(const KernelChoice& kernels, int threads)
+    : name_(fmt::format("{}, {} threads", kernels.name, threads)),
       kernels_(kernels),
-      attention_(std::move(attention)),
+      quantizes_activations_(kernels.name != "reference"),
       pool_(std::make_shared<WorkerPool>(threads)) {}
 
 std::unique_ptr<CpuExecutable> CpuTarget::CompileCpu(const Program& program,
                                                      const StepLimits& limits) const {
+  const AttentionConfig config = AttentionConfigOf(program, limits.block_size);
+  size_t chosen = 0;
+  while (!ReasonsAgainst(kernels_.attention[chosen].facts, config).empty()) ++chosen;
   Result<std::unique_ptr<CpuExecutable>> executable = CpuExecutable::Make(
-      program, limits, pool_, {.kernels = kernels_, .attention = attention_, .progress = {}});
+      program, limits, pool_,
+      {.kernels = kernels_.table, .attention = kernels_.attention[chosen], .progress = {}});
   if (!executable.ok()) std::fprintf(stderr, "%s\n", executable.status().message().c_str());
   return *std::move(executable);
 }
@@ -50,13 +53,17 @@ std::unique_ptr<TestExecutable> CpuTarget::Compile(const Program& program,
 }
 
 CpuTarget ReferenceTarget(int threads) {
-  return CpuTarget(fmt::format("reference, {} threads", threads), ReferenceKernels(),
-                   ReferenceAttention(), threads);
+  return CpuTarget(*ChooseKernels(CpuIsa::kReference, DetectCpuFeatures()), threads);
 }
 
 std::vector<std::unique_ptr<Target>> CpuTargets(int threads) {
+  const CpuFeatures features = DetectCpuFeatures();
   std::vector<std::unique_ptr<Target>> targets;
-  targets.push_back(std::make_unique<CpuTarget>(ReferenceTarget(threads)));
+  for (const CpuIsa isa : {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    const Result<KernelChoice> kernels = ChooseKernels(isa, features);
+    if (!kernels.ok()) continue;  // not on this machine
+    targets.push_back(std::make_unique<CpuTarget>(*kernels, threads));
+  }
   return targets;
 }
 

@@ -86,6 +86,8 @@ class Target {
   virtual ~Target() = default;
   virtual std::string name() const = 0;
   virtual DType ActivationDType(DType compute) const = 0;
+  // Whether activations become 8 bits before a product with a quantised weight.
+  virtual bool QuantizesActivations() const = 0;
   // `program` must outlive the result.
   virtual std::unique_ptr<TestExecutable> Compile(const Program& program,
                                                   const StepLimits& limits) const = 0;
@@ -113,6 +115,8 @@ struct RowOpCase {
   std::function<std::vector<ExpectedValue>(std::span<const double> inputs, InputToken token)>
       expect;
   double max_error = 8.0;  // in units of 2^-24 of the magnitude
+  // A product with a quantised weight: kernels may quantise the activations too.
+  bool quantized = false;
 };
 
 std::vector<RowOpCase> RowOpCases();

@@ -20,24 +20,18 @@ namespace {
 
 double Activated(Activation activation, double x) {
   switch (activation) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
-      return x < 0 ? 0 : x;
-    case Activation::kSilu:
-      return x / (1 + std::exp(-x));
+    case Activation::kNone: return x;
+    case Activation::kRelu: return x < 0 ? 0 : x;
+    case Activation::kSilu: return x / (1 + std::exp(-x));
   }
   return x;
 }
 
 const char* NameOf(Activation activation) {
   switch (activation) {
-    case Activation::kNone:
-      return "plain";
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kSilu:
-      return "silu";
+    case Activation::kNone: return "plain";
+    case Activation::kRelu: return "relu";
+    case Activation::kSilu: return "silu";
   }
   return "?";
 }
@@ -180,6 +174,7 @@ RowOpCase MakeLinearCase(const LinearCase& c) {
     return row;
   };
   result.max_error = 8.0 + 2.0 * std::sqrt(static_cast<double>(c.k));
+  result.quantized = IsQuantized(c.dtype);
   return result;
 }
 
@@ -228,7 +223,7 @@ RowOpCase RopeCase(int rotary_dim, bool interleaved) {
               [=](Tracer& tracer, std::span<const Tensor> inputs) {
                 Rope(tracer, inputs[0].Columns(0, kHeads * kDim),
                      inputs[0].Columns(kHeads * kDim, kKvHeads * kDim),
-                     RopeTable(frequencies, kRowOpPositions), params);
+                     AddRopeTable(tracer, frequencies), params);
                 return inputs[0];
               },
           .expect =

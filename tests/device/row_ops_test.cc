@@ -22,6 +22,9 @@ std::vector<InputToken> SomeTokens(int count, uint64_t seed) {
   return tokens;
 }
 
+// Half a step of 8 bits on each activation, which are at most twice their mean: below 1% in all.
+constexpr double kQuantizedError = 0.01 / 0x1p-24;
+
 void ExpectAgreement(const RowOpCase& op_case, const Target& target) {
   RowOpRunner runner(op_case, target);
   const std::vector<InputToken> tokens = SomeTokens(/*count=*/70, /*seed=*/1);
@@ -37,7 +40,9 @@ void ExpectAgreement(const RowOpCase& op_case, const Target& target) {
       worst = std::max(worst, error / (std::max(expected[i].magnitude, 1e-30) * 0x1p-24));
     }
   }
-  EXPECT_LE(worst, op_case.max_error) << op_case.name << ", " << target.name();
+  const bool coarse = op_case.quantized && target.QuantizesActivations();
+  EXPECT_LE(worst, coarse ? kQuantizedError : op_case.max_error)
+      << op_case.name << ", " << target.name();
 }
 
 TEST(RowOps, AgreeWithDouble) {

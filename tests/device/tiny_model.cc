@@ -86,7 +86,7 @@ TinyModel::TinyModel(uint64_t seed) {
 
 Program TinyModel::Trace(DType activation) const {
   Tracer t("tiny", {.activation = activation, .max_length = kMaxLength});
-  const WeightHandle table = RopeTable(frequencies_, kMaxLength);
+  const WeightId table = AddRopeTable(t, frequencies_);
   const auto linear = [&t](const Tensor& x, std::initializer_list<WeightHandle> weights) {
     return Linear(t, x, {weights.begin(), weights.size()}, {}, {});
   };

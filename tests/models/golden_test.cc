@@ -128,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          [](const auto& instance) {
                            std::string name =
                                std::get<0>(instance.param) +
-                               (std::get<1>(instance.param) == CpuIsa::kAuto ? "_auto" : "_reference");
+                               (std::get<1>(instance.param) == CpuIsa::kAuto ? "_auto"
+                                                                             : "_reference");
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -21,6 +21,8 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   void Write(std::string_view name, std::string_view text) const {
+    // A file that is truncated and written anew is flushed to the disk at once; a new one is not.
+    std::filesystem::remove(path_ / name);
     std::ofstream(path_ / name, std::ios::binary) << text;
   }
 

@@ -174,6 +174,21 @@ TEST_P(ReferenceTest, DecodesRandomIds) {
   EXPECT_GT(total, 1000);
 }
 
+// Known ids from public reports: punctuation pairs and line ends, digits, no bos.
+TEST(Qwen2Vocabulary, KnownIds) {
+  const auto source = ReadTokenizerFiles(DataFolder() / "qwen2");
+  ASSERT_TRUE(source.ok() && source->has_value()) << "make it with tools/tokenizer_goldens.py";
+  const auto tokenizer = Tokenizer::Create(**source);
+  ASSERT_TRUE(tokenizer.ok());
+  const auto encode = [&](std::string_view text) {
+    return (*tokenizer)->Encode(text, /*add_special_tokens=*/true);
+  };
+  EXPECT_EQ(encode("->"), std::vector{TokenId(405)});
+  EXPECT_EQ(encode("(x):\n"), (std::vector{TokenId(2075), TokenId(982)}));
+  EXPECT_EQ(encode("2024"), (std::vector{TokenId(17), TokenId(15), TokenId(17), TokenId(19)}));
+  EXPECT_EQ(encode("Hi"), std::vector{TokenId(13048)});
+}
+
 INSTANTIATE_TEST_SUITE_P(Vocabularies, ReferenceTest, testing::ValuesIn(kVocabularies),
                          [](const auto& parameter) {
                            std::string name = parameter.param;

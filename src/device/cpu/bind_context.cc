@@ -37,7 +37,8 @@ BindContext::BindContext(const Program& program, const StepLimits& limits, Worke
       limits_(limits),
       pool_(pool),
       plan_(PlanBuffers(program, limits)),
-      arena_(MapOrDie(plan_.arena_bytes, PageKind::kHuge)) {}
+      arena_(MapOrDie(plan_.arena_bytes, PageKind::kHuge)),
+      floats_(program.weights.size()) {}
 
 Matrix BindContext::Resolve(const Tensor& tensor) const {
   std::byte* buffer = arena_.data() + plan_.offset_bytes[tensor.buffer.value()];
@@ -87,8 +88,7 @@ Result<HostTensor> BindContext::ReadPart(const WeightHandle& part) const {
     case DType::kU8:
       return Unimplemented(
           fmt::format("weight {} is {}, which is no weight type", part.name, traits.name));
-    default:
-      break;
+    default: break;
   }
   return tensor;
 }
@@ -100,6 +100,7 @@ Result<HostTensor> BindContext::LoadRaw(const WeightHandle& part) {
 }
 
 Result<const float*> BindContext::LoadFloats(WeightId id) {
+  if (floats_[id.value()] != nullptr) return floats_[id.value()];
   const WeightRecord& record = program_.weight(id);
   float* floats = reinterpret_cast<float*>(
       AllocateWeights(record.rows * record.columns * static_cast<int64_t>(sizeof(float))));
@@ -112,6 +113,7 @@ Result<const float*> BindContext::LoadFloats(WeightId id) {
       DequantizeRow(tensor.dtype, tensor.data.data() + r * row_bytes, extent.columns, at);
     }
   }
+  floats_[id.value()] = floats;
   return static_cast<const float*>(floats);
 }
 

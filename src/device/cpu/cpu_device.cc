@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "device/cpu/cpu_executable.h"
-#include "device/cpu/kernel_sets.h"
+#include "device/cpu/kernel_choice.h"
 #include "device/cpu/machine.h"
 
 namespace spry {
@@ -19,16 +19,21 @@ int DefaultThreads() {
   return std::max(quota, 1);
 }
 
-// Bytes that the weights of `op` take in memory: matrices keep the checkpoint's form, small vectors
-// and tables become f32.
-int64_t WeightBytes(const Program& program, const OpRecord& op) {
-  const bool matrices = op.id == OpId::kLinear || op.id == OpId::kEmbed;
+// What the weights take in memory: matrices keep the checkpoint's form, small vectors and tables
+// become f32.
+int64_t WeightBytes(const Program& program) {
+  std::vector<bool> counted(program.weights.size());
   int64_t bytes = 0;
-  for (const WeightId id : op.weights) {
-    const WeightRecord& weight = program.weight(id);
-    for (const WeightHandle& part : weight.parts) {
-      const int64_t elements = part.shape.elements().value_or(0);
-      bytes += RowBytes(matrices && weight.columns > 1 ? part.dtype : DType::kF32, elements);
+  for (const OpRecord& op : program.ops) {
+    const bool matrices = op.id == OpId::kLinear || op.id == OpId::kEmbed;
+    for (const WeightId id : op.weights) {
+      if (counted[id.value()]) continue;
+      counted[id.value()] = true;
+      const WeightRecord& weight = program.weight(id);
+      for (const WeightHandle& part : weight.parts) {
+        const int64_t elements = part.shape.elements().value_or(0);
+        bytes += RowBytes(matrices && weight.columns > 1 ? part.dtype : DType::kF32, elements);
+      }
     }
   }
   return bytes;
@@ -36,12 +41,8 @@ int64_t WeightBytes(const Program& program, const OpRecord& op) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int threads, KernelTable kernels, std::string kernels_name)
-      : pool_(std::make_shared<WorkerPool>(threads)),
-        kernels_(kernels),
-        kernels_name_(std::move(kernels_name)) {
-    attention_.push_back(ReferenceAttention());
-  }
+  CpuDevice(int threads, const KernelChoice& kernels)
+      : pool_(std::make_shared<WorkerPool>(threads)), kernels_(kernels) {}
 
   std::string_view name() const override { return "cpu"; }
 
@@ -51,14 +52,14 @@ class CpuDevice final : public Device {
     const int64_t limit = limits.memory_bytes.value_or(memory.total_bytes);
     const int64_t left = limit - limits.memory_used_bytes.value_or(0);
     return {.description = fmt::format("{} thread{}, {} kernels", pool_->size(),
-                                       pool_->size() == 1 ? "" : "s", kernels_name_),
+                                       pool_->size() == 1 ? "" : "s", kernels_.name),
             .memory_bytes = std::min(memory.total_bytes, limit),
             .free_memory_bytes = std::clamp<int64_t>(left, 0, memory.available_bytes)};
   }
 
   std::vector<AttentionBackend> attention_backends() const override {
     std::vector<AttentionBackend> backends;
-    for (const CpuAttentionBackend& backend : attention_) backends.push_back(backend.facts);
+    for (const CpuAttentionBackend& backend : kernels_.attention) backends.push_back(backend.facts);
     return backends;
   }
 
@@ -67,7 +68,7 @@ class CpuDevice final : public Device {
   Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const override {
     SPRY_ASSIGN_OR_RETURN(const CpuAttentionBackend* attention, Select(program, options));
     MemoryNeeds needs;
-    for (const OpRecord& op : program.ops) needs.weights += WeightBytes(program, op);
+    needs.weights = WeightBytes(program);
     needs.activations =
         PlanBuffers(program, options.limits).arena_bytes + pool_->size() * kWorkerScratchBytes;
     needs.step = StepRing::Bytes(options.limits);
@@ -83,7 +84,7 @@ class CpuDevice final : public Device {
     SPRY_ASSIGN_OR_RETURN(const MemoryNeeds needs, Plan(program, options));
     SPRY_RETURN_IF_ERROR(CheckAddressSpace(needs, options.limits.num_blocks));
     SPRY_ASSIGN_OR_RETURN(auto executable, CpuExecutable::Make(program, options.limits, pool_,
-                                                               {.kernels = kernels_,
+                                                               {.kernels = kernels_.table,
                                                                 .attention = *attention,
                                                                 .progress = options.progress}));
     return std::unique_ptr<Executable>(std::move(executable));
@@ -97,7 +98,7 @@ class CpuDevice final : public Device {
         SelectAttentionBackend(attention_backends(),
                                AttentionConfigOf(program, options.limits.block_size),
                                options.attention_backend));
-    return &attention_[index];
+    return &kernels_.attention[index];
   }
 
   static Status CheckAddressSpace(const MemoryNeeds& needs, int64_t num_blocks) {
@@ -111,37 +112,7 @@ class CpuDevice final : public Device {
   }
 
   std::shared_ptr<WorkerPool> pool_;
-  KernelTable kernels_;
-  std::string kernels_name_;
-  std::vector<CpuAttentionBackend> attention_;  // best first
-};
-
-// The kernel sets, each overlaying the ones before it.
-struct KernelSet {
-  CpuIsa isa;
-  std::string_view name;
-  std::string_view needs;
-  bool CpuFeatures::*present;           // on the machine
-  void (*use)(KernelTable&) = nullptr;  // null: not in this build
-};
-
-constexpr KernelSet kKernelSets[] = {
-    {.isa = CpuIsa::kAvx2,
-     .name = "avx2",
-     .needs = "AVX2, FMA and F16C",
-     .present = &CpuFeatures::avx2,
-#ifdef SPRY_CPU_AVX2
-     .use = UseAvx2Kernels
-#endif
-    },
-    {.isa = CpuIsa::kAvx512,
-     .name = "avx512",
-     .needs = "AVX-512 F, BW, DQ and VL",
-     .present = &CpuFeatures::avx512,
-#ifdef SPRY_CPU_AVX512
-     .use = UseAvx512Kernels
-#endif
-    },
+  KernelChoice kernels_;
 };
 
 }  // namespace
@@ -153,31 +124,10 @@ Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options) {
                     "physical cores",
                     options.threads, kMaxThreads));
   }
-  const CpuFeatures features = DetectCpuFeatures();
-  if (!features.avx2) {
-    return InvalidArgument("this machine lacks AVX2, FMA or F16C; the CPU device needs them");
-  }
-  if (options.isa == CpuIsa::kAmx) return Unimplemented("this build of spry has no amx kernels");
-  KernelTable kernels = ReferenceKernels();
-  std::string name = "reference";
-  for (const KernelSet& set : kKernelSets) {
-    const bool wanted = options.isa == set.isa;
-    if (wanted && !(features.*set.present)) {
-      return InvalidArgument(
-          fmt::format("the machine lacks {}, which {} kernels need", set.needs, set.name));
-    }
-    if (wanted && set.use == nullptr) {
-      return Unimplemented(fmt::format("this build of spry has no {} kernels", set.name));
-    }
-    if (options.isa == CpuIsa::kReference || !(features.*set.present)) break;
-    if (set.use != nullptr) {
-      set.use(kernels);
-      name = set.name;
-    }
-    if (wanted) break;
-  }
+  SPRY_ASSIGN_OR_RETURN(const KernelChoice kernels,
+                        ChooseKernels(options.isa, DetectCpuFeatures()));
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads, kernels, std::move(name)));
+  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads, kernels));
 }
 
 }  // namespace spry

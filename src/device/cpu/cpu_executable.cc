@@ -41,14 +41,9 @@ Status CpuExecutable::Bind(const CpuBinding& binding) {
   for (const OpRecord& op : program.ops) total_bytes += CheckpointBytes(program, op);
   for (const OpRecord& op : program.ops) {
     switch (op.id) {
-      case OpId::kStage:
-        calls_.push_back(ring_.StageCall());
-        continue;
-      case OpId::kAdvance:
-        calls_.push_back(ring_.AdvanceCall());
-        continue;
-      default:
-        break;
+      case OpId::kStage: calls_.push_back(ring_.StageCall()); continue;
+      case OpId::kAdvance: calls_.push_back(ring_.AdvanceCall()); continue;
+      default: break;
     }
     BindFn bind = binding.kernels[static_cast<int>(op.id)];
     if (op.id == OpId::kWriteKv) bind = binding.attention.bind_write_kv;

@@ -45,12 +45,9 @@ struct Matrix {
 
 inline int32_t NumRows(RowDim dim, const StepState& state) {
   switch (dim) {
-    case RowDim::kTokens:
-      return state.header->num_tokens;
-    case RowDim::kRows:
-      return state.header->num_rows;
-    case RowDim::kSamples:
-      return state.header->num_samples;
+    case RowDim::kTokens: return state.header->num_tokens;
+    case RowDim::kRows: return state.header->num_rows;
+    case RowDim::kSamples: return state.header->num_samples;
   }
   return 0;
 }
@@ -82,7 +79,8 @@ class BindContext {
   std::byte* AllocateWeights(int64_t bytes);
   int64_t weight_bytes() const { return weight_bytes_; }
 
-  // A weight as f32 [rows, columns]; for the small ones (norms, biases, tables).
+  // A weight as f32 [rows, columns]; for the small ones (norms, biases, tables). Ops that share a
+  // weight share the floats.
   Result<const float*> LoadFloats(WeightId id);
   // A part of a weight as it is in the checkpoint, its bytes checked against its shape. ReadPart
   // for repacking: the file gets its pages back when the tensor goes. LoadRaw keeps it mapped.
@@ -120,6 +118,7 @@ class BindContext {
   std::vector<MemoryRegion> weight_slabs_;
   int64_t slab_used_ = 0;  // bytes of the last slab
   int64_t weight_bytes_ = 0;
+  std::vector<const float*> floats_;  // by WeightId; null: not loaded
   std::vector<MemoryRegion> kv_layers_;
   std::deque<std::shared_ptr<const void>> kept_;
 };

@@ -9,4 +9,8 @@ namespace spry {
 void UseAvx2Kernels(KernelTable& table);    // avx2/; needs AVX2, FMA, F16C
 void UseAvx512Kernels(KernelTable& table);  // avx512/; needs AVX-512 F, BW, DQ, VL beside
 
+// The "cpu" attention backend of each.
+CpuAttentionBackend Avx2Attention();
+CpuAttentionBackend Avx512Attention();
+
 }  // namespace spry

@@ -8,12 +8,9 @@ namespace spry::reference {
 
 inline float ApplyActivation(Activation activation, float x) {
   switch (activation) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
-      return x < 0.0f ? 0.0f : x;
-    case Activation::kSilu:
-      return Silu(x);
+    case Activation::kNone: return x;
+    case Activation::kRelu: return x < 0.0f ? 0.0f : x;
+    case Activation::kSilu: return Silu(x);
   }
   return x;
 }

@@ -2,8 +2,10 @@
 // not.
 #include "device/cpu/kernel_sets.h"
 
+#include "device/cpu/simd/attention.h"
 #include "device/cpu/simd/linear.h"
 #include "device/cpu/simd/linear_kernels.h"
+#include "device/cpu/simd/row_ops.h"
 
 namespace spry {
 namespace {
@@ -32,12 +34,44 @@ Result<BoundCall> BindAvx512Linear(const OpRecord& op, BindContext& context) {
   return BindLinear(op, context, kKernels);
 }
 
+// A tile of keys lies in one block, so small blocks are served with shorter vectors.
+const AttentionKernels& Avx512AttentionFor(const BindContext& context) {
+  const bool fits = context.limits().block_size >= Avx512AttentionKernels().lanes;
+  return fits ? Avx512AttentionKernels() : Avx2AttentionKernels();
+}
+
 }  // namespace
 
-void UseAvx2Kernels(KernelTable& table) { table[static_cast<int>(OpId::kLinear)] = BindAvx2Linear; }
+void UseAvx2Kernels(KernelTable& table) {
+  table[static_cast<int>(OpId::kLinear)] = BindAvx2Linear;
+  UseRowKernels<Avx2RowKernels>(table);
+}
 
 void UseAvx512Kernels(KernelTable& table) {
   table[static_cast<int>(OpId::kLinear)] = BindAvx512Linear;
+  UseRowKernels<Avx512RowKernels>(table);
+}
+
+CpuAttentionBackend Avx2Attention() {
+  CpuAttentionBackend backend = MakeCpuAttention();
+  backend.bind_write_kv = [](const OpRecord& op, BindContext& context) {
+    return BindWriteKv(op, context, Avx2AttentionKernels());
+  };
+  backend.bind_attention = [](const OpRecord& op, BindContext& context) {
+    return BindAttention(op, context, Avx2AttentionKernels());
+  };
+  return backend;
+}
+
+CpuAttentionBackend Avx512Attention() {
+  CpuAttentionBackend backend = MakeCpuAttention();
+  backend.bind_write_kv = [](const OpRecord& op, BindContext& context) {
+    return BindWriteKv(op, context, Avx512AttentionFor(context));
+  };
+  backend.bind_attention = [](const OpRecord& op, BindContext& context) {
+    return BindAttention(op, context, Avx512AttentionFor(context));
+  };
+  return backend;
 }
 
 }  // namespace spry

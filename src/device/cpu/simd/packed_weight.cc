@@ -101,27 +101,19 @@ void PackPlain(const RawWeight& weight, WeightForm form, const PanelSource& sour
 WeightForm FormOf(DType dtype, DType compute) {
   if (compute == DType::kF32) return WeightForm::kF32;
   switch (dtype) {
-    case DType::kQ4_0:
-      return WeightForm::kQ4_0;
-    case DType::kQ4_1:
-      return WeightForm::kQ4_1;
-    case DType::kQ8_0:
-      return WeightForm::kQ8_0;
-    default:
-      return compute == DType::kF16 ? WeightForm::kF16 : WeightForm::kBF16;
+    case DType::kQ4_0: return WeightForm::kQ4_0;
+    case DType::kQ4_1: return WeightForm::kQ4_1;
+    case DType::kQ8_0: return WeightForm::kQ8_0;
+    default: return compute == DType::kF16 ? WeightForm::kF16 : WeightForm::kBF16;
   }
 }
 
 int64_t PanelBytes(WeightForm form, int64_t columns) {
   switch (form) {
-    case WeightForm::kF32:
-      return columns * kRows * 4;
-    case WeightForm::kF16:
-      return columns * kRows * 2;
-    case WeightForm::kBF16:
-      return (columns + 1) / 2 * kRows * 4;
-    default:
-      return columns / kGroup * GroupBytes(form);
+    case WeightForm::kF32: return columns * kRows * 4;
+    case WeightForm::kF16: return columns * kRows * 2;
+    case WeightForm::kBF16: return (columns + 1) / 2 * kRows * 4;
+    default: return columns / kGroup * GroupBytes(form);
   }
 }
 
@@ -135,12 +127,9 @@ void PackPanel(const RawWeight& weight, WeightForm form, int64_t panel, std::byt
       return PackPlain<uint16_t, 1>(weight, form, source, reinterpret_cast<uint16_t*>(out));
     case WeightForm::kBF16:
       return PackPlain<uint16_t, 2>(weight, form, source, reinterpret_cast<uint16_t*>(out));
-    case WeightForm::kQ8_0:
-      return PackGroups<2, 8>(source, groups, 0x80808080u, out);
-    case WeightForm::kQ4_0:
-      return PackGroups<2, 4>(source, groups, 0, out);
-    case WeightForm::kQ4_1:
-      return PackGroups<4, 4>(source, groups, 0, out);
+    case WeightForm::kQ8_0: return PackGroups<2, 8>(source, groups, 0x80808080u, out);
+    case WeightForm::kQ4_0: return PackGroups<2, 4>(source, groups, 0, out);
+    case WeightForm::kQ4_1: return PackGroups<4, 4>(source, groups, 0, out);
   }
 }
 

@@ -63,19 +63,23 @@ SPRY_INLINE uint16_t RoundToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
 }
 
+// The same for a vector, in the upper halves of its lanes.
+template <typename V>
+SPRY_INLINE typename V::Int RoundBitsToBf16(typename V::Float value) {
+  using Int = typename V::Int;
+  const Int bits = V::AsInt(value);
+  const Int odd = V::And(V::template ShiftRight<16>(bits), V::SetInt(1));
+  const Int rounded = V::AddInt(bits, V::AddInt(odd, V::SetInt(0x7fff)));
+  const Int quiet = V::Or(bits, V::SetInt(0x400000));
+  return V::SelectNan(value, quiet, rounded);
+}
+
 template <typename V>
 void RoundRow(const float* x, int64_t k, std::byte* row) {
-  using Int = typename V::Int;
   uint16_t* out = reinterpret_cast<uint16_t*>(row);
   int64_t i = 0;
   for (; i + V::kLanes <= k; i += V::kLanes) {
-    const typename V::Float value = V::Load(x + i);
-    const Int bits = V::AsInt(value);
-    const Int odd = V::And(V::template ShiftRight<16>(bits), V::SetInt(1));
-    const Int rounded = V::AddInt(bits, V::AddInt(odd, V::SetInt(0x7fff)));
-    const Int quiet = V::Or(bits, V::SetInt(0x400000));
-    const Int chosen = V::SelectNan(value, quiet, rounded);
-    V::StoreHalves(out + i, V::template ShiftRight<16>(chosen));
+    V::StoreHalves(out + i, V::template ShiftRight<16>(RoundBitsToBf16<V>(V::Load(x + i))));
   }
   for (; i < k; ++i) out[i] = RoundToBf16(x[i]);
   if (k % 2 != 0) out[k] = 0;

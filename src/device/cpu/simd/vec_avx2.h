@@ -32,8 +32,10 @@ struct Avx2 {
   static SPRY_INLINE Float Fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
   static SPRY_INLINE Float NegFma(Float a, Float b, Float c) { return _mm256_fnmadd_ps(a, b, c); }
   static SPRY_INLINE Float Add(Float a, Float b) { return _mm256_add_ps(a, b); }
+  static SPRY_INLINE Float Sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
   static SPRY_INLINE Float Mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   static SPRY_INLINE Float Div(Float a, Float b) { return _mm256_div_ps(a, b); }
+  static SPRY_INLINE Float Sqrt(Float a) { return _mm256_sqrt_ps(a); }
   static SPRY_INLINE Float Max(Float a, Float b) { return _mm256_max_ps(a, b); }
   static SPRY_INLINE Float Min(Float a, Float b) { return _mm256_min_ps(a, b); }
   static SPRY_INLINE Float Negate(Float a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
@@ -43,6 +45,21 @@ struct Avx2 {
   static SPRY_INLINE Float SelectLess(Float a, Float b, Float yes, Float no) {
     return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
   }
+  static SPRY_INLINE Float SelectFirst(int64_t count, Float yes, Float no) {
+    return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(PartMask(count)));
+  }
+  static SPRY_INLINE float First(Float a) { return _mm256_cvtss_f32(a); }
+  static SPRY_INLINE float Largest(Float a) {
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+  }
+  static SPRY_INLINE float FoldLanes(const Float (&lanes)[2]) {
+    const __m256 eight = _mm256_add_ps(lanes[0], lanes[1]);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
   static SPRY_INLINE Float Exp2(Float n) {
     const Int biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
@@ -50,6 +67,14 @@ struct Avx2 {
 
   static SPRY_INLINE Float LoadF16(const void* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  static SPRY_INLINE Float LoadBf16(const void* p) {
+    const __m128i halves = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  }
+  static SPRY_INLINE void StoreF16(void* p, Float x) {
+    _mm_storeu_si128(static_cast<__m128i*>(p),
+                     _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 
   static SPRY_INLINE Int SetInt(int32_t x) { return _mm256_set1_epi32(x); }

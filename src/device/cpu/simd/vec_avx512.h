@@ -19,7 +19,7 @@ struct Avx512 {
   static SPRY_INLINE Float Set(float x) { return _mm512_set1_ps(x); }
   static SPRY_INLINE Float Load(const float* p) { return _mm512_loadu_ps(p); }
   static SPRY_INLINE void Store(float* p, Float x) { _mm512_storeu_ps(p, x); }
-  // The first `count` lanes, 0 < count < kLanes.
+  // The first `count` lanes, 0 < count < kLanes; the others are 0 and are not read.
   static SPRY_INLINE Float LoadPart(const float* p, int64_t count) {
     return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
   }
@@ -30,8 +30,10 @@ struct Avx512 {
   static SPRY_INLINE Float Fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static SPRY_INLINE Float NegFma(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }
   static SPRY_INLINE Float Add(Float a, Float b) { return _mm512_add_ps(a, b); }
+  static SPRY_INLINE Float Sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
   static SPRY_INLINE Float Mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
   static SPRY_INLINE Float Div(Float a, Float b) { return _mm512_div_ps(a, b); }
+  static SPRY_INLINE Float Sqrt(Float a) { return _mm512_sqrt_ps(a); }
   // b where either is NaN.
   static SPRY_INLINE Float Max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static SPRY_INLINE Float Min(Float a, Float b) { return _mm512_min_ps(a, b); }
@@ -47,6 +49,21 @@ struct Avx512 {
   static SPRY_INLINE Float SelectLess(Float a, Float b, Float yes, Float no) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
   }
+  // yes in the first `count` lanes (any number), no in the others.
+  static SPRY_INLINE Float SelectFirst(int64_t count, Float yes, Float no) {
+    const int64_t lanes = count < 0 ? 0 : (count > kLanes ? kLanes : count);
+    return _mm512_mask_blend_ps(static_cast<__mmask16>((1u << lanes) - 1), no, yes);
+  }
+  static SPRY_INLINE float First(Float a) { return _mm512_cvtss_f32(a); }
+  static SPRY_INLINE float Largest(Float a) { return _mm512_reduce_max_ps(a); }
+  // The 16 lanes of reference/lanes.h, folded as there.
+  static SPRY_INLINE float FoldLanes(const Float (&lanes)[1]) {
+    const __m256 eight =
+        _mm256_add_ps(_mm512_castps512_ps256(lanes[0]), _mm512_extractf32x8_ps(lanes[0], 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
   // 2^n for whole n in [-126, 127].
   static SPRY_INLINE Float Exp2(Float n) {
     const Int biased = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
@@ -55,6 +72,14 @@ struct Avx512 {
 
   static SPRY_INLINE Float LoadF16(const void* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  static SPRY_INLINE Float LoadBf16(const void* p) {
+    const __m256i halves = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+  static SPRY_INLINE void StoreF16(void* p, Float x) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p),
+                        _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 
   static SPRY_INLINE Int SetInt(int32_t x) { return _mm512_set1_epi32(x); }

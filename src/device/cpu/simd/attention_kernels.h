@@ -1,0 +1,55 @@
+// What a file compiled for one instruction set offers to write_kv and attention: plain functions
+// over raw pointers. A line is one token's query head. Whatever lines a block holds, a line always
+// sees the same instructions in the same order, those of the reference kernel: blocks share loads,
+// never sums.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/attention/softmax_state.h"
+
+namespace spry {
+
+enum class KvKind : uint8_t { kF32, kBF16, kF16 };
+inline constexpr int kNumKvKinds = 3;
+
+inline constexpr int kMaxBlockLines = 6;
+
+// A few lines of one kv head against the keys of one segment.
+struct AttentionBlock {
+  int64_t head_dim = 0;
+  int64_t v_head_dim = 0;
+  float scale = 1.0f;
+  bool first_segment = false;
+  const float* queries[kMaxBlockLines] = {};
+  int32_t counts[kMaxBlockLines] = {};  // keys of the segment that each line sees; ascending, > 0
+  const std::byte* const* keys = nullptr;    // tiles of keys, and of values (kv_tiles.h)
+  const std::byte* const* values = nullptr;  //
+  float* scores = nullptr;                   // [lines][kKvSegment], scratch
+  float* output = nullptr;                   // [lines][v_head_dim]
+  int64_t output_stride = 0;                 // elements
+  SoftmaxState states[kMaxBlockLines] = {};
+};
+
+struct AttentionKernels {
+  int lanes = 0;      // keys of a tile
+  int max_lines = 0;  // of a block
+  // Fills output and states. By kind and lines - 1.
+  void (*attend[kNumKvKinds][kMaxBlockLines])(AttentionBlock& block) = {};
+  // Adds a later segment to what is known: softmax_state.h.
+  void (*merge)(SoftmaxState& state, float* output, const SoftmaxState& next,
+                const float* next_output, int64_t v_head_dim) = nullptr;
+  // out = output / sum.
+  void (*finish)(const SoftmaxState& state, const float* output, int64_t v_head_dim,
+                 float* out) = nullptr;
+  // Puts a key into its lane of a tile (`key` points at the lane's first element), and a value into
+  // its row.
+  void (*write_key[kNumKvKinds])(const float* from, int64_t head_dim, std::byte* key) = {};
+  void (*write_value[kNumKvKinds])(const float* from, int64_t v_head_dim, std::byte* value) = {};
+};
+
+const AttentionKernels& Avx2AttentionKernels();    // AVX2, FMA, F16C
+const AttentionKernels& Avx512AttentionKernels();  // AVX-512 F, BW, DQ, VL
+
+}  // namespace spry

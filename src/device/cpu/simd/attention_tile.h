@@ -1,0 +1,248 @@
+// The inner loops of attention, written once over a vector type V (vec_*.h), in the order of
+// reference/attention.cc:
+//   scores   one chain of fma over D per (line, key); a lane is a key
+//   weights  Exp(score - max), summed in 16 lanes by the key's position
+//   output   one chain of fma over the keys per (line, element); a lane is an element of the value
+// The loops over lines and vectors have compile-time bounds, so that sums stay in registers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "device/cpu/simd/always_inline.h"
+#include "device/cpu/simd/attention_kernels.h"
+#include "device/cpu/simd/prepare.h"
+#include "device/cpu/simd/vec_math.h"
+#include "ops/attention/attention.h"
+
+namespace spry {
+
+inline constexpr int kSumLanes = 16;
+
+template <KvKind kKind>
+inline constexpr int kKvBytes = kKind == KvKind::kF32 ? 4 : 2;
+
+template <typename V, KvKind kKind>
+SPRY_INLINE typename V::Float LoadKv(const std::byte* p) {
+  if constexpr (kKind == KvKind::kBF16) return V::LoadBf16(p);
+  if constexpr (kKind == KvKind::kF16) return V::LoadF16(p);
+  return V::Load(reinterpret_cast<const float*>(p));
+}
+
+// The scores of L lines and the keys of T tiles, from tile `first` on.
+template <typename V, KvKind kKind, int L, int T>
+SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first) {
+  using F = typename V::Float;
+  constexpr int64_t kStep = V::kLanes * kKvBytes<kKind>;
+  const std::byte* keys[T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) keys[t] = block.keys[first + t];
+  const float* queries[L];
+#pragma GCC unroll 8
+  for (int l = 0; l < L; ++l) queries[l] = block.queries[l];
+  F sums[L][T];
+#pragma GCC unroll 8
+  for (int l = 0; l < L; ++l) {
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) sums[l][t] = V::Zero();
+  }
+  const int64_t dim = block.head_dim;
+  for (int64_t d = 0; d < dim; ++d) {
+    F key[T];
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) key[t] = LoadKv<V, kKind>(keys[t] + d * kStep);
+#pragma GCC unroll 8
+    for (int l = 0; l < L; ++l) {
+      const F q = V::Set(queries[l][d]);
+#pragma GCC unroll 8
+      for (int t = 0; t < T; ++t) sums[l][t] = V::Fma(q, key[t], sums[l][t]);
+    }
+  }
+  const F scale = V::Set(block.scale);
+#pragma GCC unroll 8
+  for (int l = 0; l < L; ++l) {
+    float* scores = block.scores + l * kKvSegment + first * V::kLanes;
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) V::Store(scores + t * V::kLanes, V::Mul(scale, sums[l][t]));
+  }
+}
+
+// Scores become weights; what lies behind the line's last key becomes 0.
+template <typename V>
+SPRY_INLINE SoftmaxState Soften(float* scores, int64_t count) {
+  using F = typename V::Float;
+  const F lowest = V::Set(-INFINITY);
+  F largest = lowest;
+  int64_t i = 0;
+  for (; i + V::kLanes <= count; i += V::kLanes) largest = V::Max(V::Load(scores + i), largest);
+  if (i < count) {
+    largest = V::Max(V::SelectFirst(count - i, V::Load(scores + i), lowest), largest);
+  }
+  const float max = V::Largest(largest);
+  constexpr int kVectors = kSumLanes / V::kLanes;
+  F lanes[kVectors];
+  for (F& lane : lanes) lane = V::Zero();
+  const F shift = V::Set(max);
+  for (i = 0; i < count; i += kSumLanes) {
+#pragma GCC unroll 2
+    for (int c = 0; c < kVectors; ++c) {
+      float* at = scores + i + c * V::kLanes;
+      F weight = VecExp<V>(V::Sub(V::Load(at), shift));
+      if (i + kSumLanes > count) {
+        weight = V::SelectFirst(count - i - c * V::kLanes, weight, V::Zero());
+      }
+      V::Store(at, weight);
+      lanes[c] = V::Add(lanes[c], weight);
+    }
+  }
+  return {.max = max, .sum = V::FoldLanes(lanes)};
+}
+
+// output[l][dim .. dim + C * lanes) for L lines.
+template <typename V, KvKind kKind, int L, int C>
+SPRY_INLINE void WeighValues(const AttentionBlock& block, int64_t dim) {
+  using F = typename V::Float;
+  constexpr int64_t kVectorBytes = V::kLanes * kKvBytes<kKind>;
+  const int64_t row_bytes = block.v_head_dim * kKvBytes<kKind>;
+  const int64_t offset = dim * kKvBytes<kKind>;
+  F sums[L][C];
+#pragma GCC unroll 8
+  for (int l = 0; l < L; ++l) {
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) sums[l][c] = V::Zero();
+  }
+  // Keys that all lines see.
+  const int64_t shared = block.counts[0];
+  for (int64_t tile = 0; tile * V::kLanes < shared; ++tile) {
+    const std::byte* value = block.values[tile] + offset;
+    const float* weights = block.scores + tile * V::kLanes;
+    const int64_t left = shared - tile * V::kLanes;
+    const int64_t count = left < V::kLanes ? left : V::kLanes;
+    for (int64_t j = 0; j < count; ++j, value += row_bytes) {
+      F v[C];
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) v[c] = LoadKv<V, kKind>(value + c * kVectorBytes);
+#pragma GCC unroll 8
+      for (int l = 0; l < L; ++l) {
+        const F weight = V::Set(weights[l * kKvSegment + j]);
+#pragma GCC unroll 8
+        for (int c = 0; c < C; ++c) sums[l][c] = V::Fma(weight, v[c], sums[l][c]);
+      }
+    }
+  }
+  // Then each its own: a zero weight would not do, as 0 times an infinity is a NaN.
+  const F start = V::Set(block.first_segment ? 0.0f : -0.0f);  // as the reference's first merge
+#pragma GCC unroll 8
+  for (int l = 0; l < L; ++l) {
+    for (int64_t j = shared; j < block.counts[l]; ++j) {
+      const std::byte* value = block.values[j / V::kLanes] + j % V::kLanes * row_bytes + offset;
+      const F weight = V::Set(block.scores[l * kKvSegment + j]);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) {
+        sums[l][c] = V::Fma(weight, LoadKv<V, kKind>(value + c * kVectorBytes), sums[l][c]);
+      }
+    }
+    float* out = block.output + l * block.output_stride + dim;
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) V::Store(out + c * V::kLanes, V::Add(sums[l][c], start));
+  }
+}
+
+template <typename V, KvKind kKind, int L>
+void Attend(AttentionBlock& block) {
+  constexpr int kTiles = 4;
+  const int64_t tiles = (block.counts[L - 1] + V::kLanes - 1) / V::kLanes;
+  int64_t t = 0;
+  for (; t + kTiles <= tiles; t += kTiles) ScoreTiles<V, kKind, L, kTiles>(block, t);
+  for (; t < tiles; ++t) ScoreTiles<V, kKind, L, 1>(block, t);
+  for (int l = 0; l < L; ++l) {
+    block.states[l] = Soften<V>(block.scores + l * kKvSegment, block.counts[l]);
+  }
+  constexpr int kVectors = 4;
+  constexpr int kFewVectors = 16 / V::kLanes;  // sizes are multiples of 16
+  int64_t dim = 0;
+  for (; dim + kVectors * V::kLanes <= block.v_head_dim; dim += kVectors * V::kLanes) {
+    WeighValues<V, kKind, L, kVectors>(block, dim);
+  }
+  for (; dim < block.v_head_dim; dim += kFewVectors * V::kLanes) {
+    WeighValues<V, kKind, L, kFewVectors>(block, dim);
+  }
+}
+
+template <typename V>
+void MergeSegment(SoftmaxState& state, float* output, const SoftmaxState& next,
+                  const float* next_output, int64_t v_head_dim) {
+  using F = typename V::Float;
+  const float max = state.max > next.max ? state.max : next.max;
+  const F first = VecExp<V>(V::Set(state.max - max));
+  const F second = VecExp<V>(V::Set(next.max - max));
+  const F sum = V::Fma(V::Set(state.sum), first, V::Mul(V::Set(next.sum), second));
+  state = {.max = max, .sum = V::First(sum)};
+  for (int64_t d = 0; d < v_head_dim; d += V::kLanes) {
+    const F added = V::Mul(V::Load(next_output + d), second);
+    V::Store(output + d, V::Fma(V::Load(output + d), first, added));
+  }
+}
+
+template <typename V>
+void FinishLine(const SoftmaxState& state, const float* output, int64_t v_head_dim, float* out) {
+  const typename V::Float inverse = V::Set(1.0f / state.sum);
+  for (int64_t d = 0; d < v_head_dim; d += V::kLanes) {
+    V::Store(out + d, V::Mul(V::Load(output + d), inverse));
+  }
+}
+
+// V::kLanes floats in the cache's type.
+template <typename V, KvKind kKind>
+SPRY_INLINE void StoreKv(std::byte* p, typename V::Float x) {
+  if constexpr (kKind == KvKind::kBF16) {
+    V::StoreHalves(p, V::template ShiftRight<16>(RoundBitsToBf16<V>(x)));
+  } else if constexpr (kKind == KvKind::kF16) {
+    V::StoreF16(p, x);
+  } else {
+    V::Store(reinterpret_cast<float*>(p), x);
+  }
+}
+
+template <typename V, KvKind kKind>
+void WriteValue(const float* from, int64_t v_head_dim, std::byte* value) {
+  for (int64_t d = 0; d < v_head_dim; d += V::kLanes) {
+    StoreKv<V, kKind>(value + d * kKvBytes<kKind>, V::Load(from + d));
+  }
+}
+
+template <typename V, KvKind kKind>
+void WriteKey(const float* from, int64_t head_dim, std::byte* key) {
+  constexpr int kBytes = kKvBytes<kKind>;
+  for (int64_t d = 0; d < head_dim; d += V::kLanes) {
+    alignas(64) std::byte elements[V::kLanes * kBytes];
+    StoreKv<V, kKind>(elements, V::Load(from + d));
+    for (int i = 0; i < V::kLanes; ++i, key += V::kLanes * kBytes) {
+      memcpy(key, elements + i * kBytes, kBytes);
+    }
+  }
+}
+
+template <typename V, KvKind kKind, int... kIndex>
+void FillKind(AttentionKernels& kernels, std::integer_sequence<int, kIndex...>) {
+  constexpr int kind = static_cast<int>(kKind);
+  ((kernels.attend[kind][kIndex] = Attend<V, kKind, kIndex + 1>), ...);
+  kernels.write_key[kind] = WriteKey<V, kKind>;
+  kernels.write_value[kind] = WriteValue<V, kKind>;
+}
+
+// `kLines` by 4 vectors are what the registers hold.
+template <typename V, int kLines>
+AttentionKernels MakeAttentionKernels() {
+  static_assert(kLines <= kMaxBlockLines);
+  AttentionKernels kernels = {
+      .lanes = V::kLanes, .max_lines = kLines, .merge = MergeSegment<V>, .finish = FinishLine<V>};
+  constexpr auto kIndices = std::make_integer_sequence<int, kLines>();
+  FillKind<V, KvKind::kF32>(kernels, kIndices);
+  FillKind<V, KvKind::kBF16>(kernels, kIndices);
+  FillKind<V, KvKind::kF16>(kernels, kIndices);
+  return kernels;
+}
+
+}  // namespace spry

@@ -1,0 +1,60 @@
+// advance (ops/advance.h): one thread a row, then the tag. The host reads the ring while this
+// runs: rows are written in full before the tag, with system scope, and never read back.
+#include <cuda/atomic>
+
+#include <cstddef>
+
+#include "device/cuda/element.cuh"
+#include "ops/advance.h"
+
+namespace spry::cuda {
+namespace {
+
+constexpr int kThreads = 1024;
+
+struct AdvanceArgs {
+  StepRings rings;
+};
+
+// Writes what `count`, `num_top` and logprobs say is valid, in words.
+__device__ void WriteResult(const RowResult& from, RowResult* to) {
+  static_assert(offsetof(RowResult, top) % sizeof(uint32_t) == 0);
+  static_assert(sizeof(TokenLogprob) == 2 * sizeof(uint32_t));
+  const int32_t words =
+      static_cast<int32_t>(offsetof(RowResult, top) / sizeof(uint32_t)) + 2 * from.num_top;
+  const auto* source = reinterpret_cast<const uint32_t*>(&from);
+  auto* target = reinterpret_cast<uint32_t*>(to);
+  for (int32_t i = 0; i < words; ++i) target[i] = source[i];
+}
+
+__global__ void __launch_bounds__(kThreads) AdvanceKernel(AdvanceArgs args, StepState state) {
+  const uint64_t step = *args.rings.step_counter;
+  const int64_t bytes = static_cast<int64_t>(step % args.rings.size) * args.rings.result_bytes;
+  auto* rows = reinterpret_cast<RowResult*>(
+      reinterpret_cast<std::byte*>(args.rings.first_result.rows) + bytes);
+  for (int32_t r = static_cast<int32_t>(threadIdx.x); r < state.header->num_rows; r += kThreads) {
+    RowResult result;
+    AdvanceRow(state, r, result);
+    WriteResult(result, &rows[r]);
+  }
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  auto* tag = reinterpret_cast<uint64_t*>(
+      reinterpret_cast<std::byte*>(args.rings.first_result.step) + bytes);
+  *args.rings.step_counter = step + 1;
+  ::cuda::atomic_ref<uint64_t, ::cuda::thread_scope_system>(*tag).store(
+      step + 1, ::cuda::memory_order_release);
+}
+
+void Launch(const void* args, const StepState& state, const LaunchContext& context) {
+  AdvanceKernel<<<1, kThreads, 0, context.stream>>>(ArgsAs<AdvanceArgs>(args), state);
+}
+
+}  // namespace
+
+Result<BoundLaunch> BindAdvance(const OpRecord& op, BindContext& context) {
+  return BoundLaunch{op.id, Launch, context.Keep(AdvanceArgs{context.rings()})};
+}
+
+}  // namespace spry::cuda

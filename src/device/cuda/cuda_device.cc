@@ -1,0 +1,112 @@
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "device/cuda/error.h"
+#include "device/cuda/executable.h"
+#include "device/cuda/kernel.h"
+#include "device/cuda/memory_plan.h"
+#include "device/device.h"
+#include "device/plugin.h"
+
+namespace spry::cuda {
+namespace {
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const PluginOptions& options, const cudaDeviceProp& properties)
+      : options_(options), properties_(properties), attention_{CudaReferenceAttention()} {}
+
+  std::string_view name() const override { return "cuda"; }
+
+  DeviceInfo info() const override {
+    size_t free_bytes = 0;
+    size_t all_bytes = properties_.totalGlobalMem;
+    if (cudaSetDevice(options_.ordinal) == cudaSuccess) {
+      (void)cudaMemGetInfo(&free_bytes, &all_bytes);
+    }
+    return {.description =
+                fmt::format("{}, {} multiprocessors, compute capability {}.{}", properties_.name,
+                            properties_.multiProcessorCount, properties_.major, properties_.minor),
+            .memory_bytes = static_cast<int64_t>(all_bytes),
+            .free_memory_bytes = static_cast<int64_t>(free_bytes)};
+  }
+
+  std::vector<AttentionBackend> attention_backends() const override {
+    std::vector<AttentionBackend> facts;
+    for (const CudaAttentionBackend& backend : attention_) facts.push_back(backend.facts);
+    return facts;
+  }
+
+  DType ActivationDType(DType compute) const override { return compute; }
+
+  Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const override {
+    SPRY_ASSIGN_OR_RETURN(const int attention, SelectAttention(program, options));
+    return PlanMemory(program, options.limits, attention_[attention]).needs();
+  }
+
+  Result<std::unique_ptr<Executable>> Compile(const Program& program,
+                                              const CompileOptions& options) override {
+    SPRY_ASSIGN_OR_RETURN(const int attention, SelectAttention(program, options));
+    return MakeCudaExecutable(program, PlanMemory(program, options.limits, attention_[attention]),
+                              options,
+                              {.ordinal = options_.ordinal,
+                               .capture_graphs = options_.capture_graphs,
+                               .attention = attention_[attention]});
+  }
+
+ private:
+  Result<int> SelectAttention(const Program& program, const CompileOptions& options) const {
+    return SelectAttentionBackend(attention_backends(),
+                                  AttentionConfigOf(program, options.limits.block_size),
+                                  options.attention_backend);
+  }
+
+  PluginOptions options_;
+  cudaDeviceProp properties_;
+  std::vector<CudaAttentionBackend> attention_;  // best first
+};
+
+Result<std::unique_ptr<Device>> MakeCudaDevice(const PluginOptions& options) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
+    return Unavailable(fmt::format("this machine has no card, or no driver for CUDA {}.{}: {}",
+                                   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+                                   cudaGetErrorString(error)));
+  }
+  SPRY_RETURN_IF_ERROR(CudaStatus(error, "cudaGetDeviceCount"));
+  if (options.ordinal < 0 || options.ordinal >= count) {
+    return Unavailable(
+        fmt::format("card {} was asked for; this machine has {}", options.ordinal, count));
+  }
+  SPRY_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.ordinal));
+  cudaDeviceProp properties;
+  SPRY_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, options.ordinal));
+  if (!properties.canMapHostMemory) {
+    return Unavailable(fmt::format("{} cannot map host memory", properties.name));
+  }
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(options, properties));
+}
+
+}  // namespace
+}  // namespace spry::cuda
+
+// The plug-in's entry; see device/plugin.h.
+extern "C" __attribute__((visibility("default"))) spry::Device* spry_make_device(
+    uint32_t abi, const spry::PluginOptions* options, std::string* error) {
+  if (abi != spry::kPluginAbi) {
+    *error =
+        fmt::format("it speaks plug-in version {}, the program {}; install both from one build",
+                    spry::kPluginAbi, abi);
+    return nullptr;
+  }
+  auto device = spry::cuda::MakeCudaDevice(*options);
+  if (!device.ok()) {
+    *error = device.status().message();
+    return nullptr;
+  }
+  return (*std::move(device)).release();
+}

@@ -1,0 +1,81 @@
+// Elements of activations, weights and KV in kernels: loads widen to f32, stores round to nearest
+// even, everything between is f32. Kernels are templates on the element type; ForDType picks the
+// instance when an op is bound.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/check.h"
+#include "device/cuda/kernel.h"
+#include "tensor/dtype.h"
+
+namespace spry::cuda {
+
+using F16 = __half;
+using Bf16 = __nv_bfloat16;
+
+__device__ inline float ToFloat(float value) { return value; }
+__device__ inline float ToFloat(F16 value) { return __half2float(value); }
+__device__ inline float ToFloat(Bf16 value) { return __bfloat162float(value); }
+
+template <typename T>
+__device__ inline T FromFloat(float value) {
+  if constexpr (std::is_same_v<T, F16>) {
+    return __float2half_rn(value);
+  } else if constexpr (std::is_same_v<T, Bf16>) {
+    return __float2bfloat16_rn(value);
+  } else {
+    return value;
+  }
+}
+
+template <typename T>
+struct ElementOf {};
+
+// fn(ElementOf<T>{}) with the T of an activation, weight or KV dtype.
+template <typename Fn>
+auto ForDType(DType dtype, Fn&& fn) {
+  switch (dtype) {
+    case DType::kF16: return fn(ElementOf<F16>{});
+    case DType::kBF16: return fn(ElementOf<Bf16>{});
+    default: CHECK(dtype == DType::kF32); return fn(ElementOf<float>{});
+  }
+}
+
+// A Matrix in a kernel.
+template <typename T>
+struct View {
+  T* data = nullptr;
+  int64_t stride = 0;
+
+  __device__ T* Row(int64_t r) const { return data + r * stride; }
+};
+
+template <typename T>
+View<T> ViewOf(const Matrix& matrix) {
+  return {reinterpret_cast<T*>(matrix.data), matrix.stride};
+}
+
+__device__ inline int32_t NumRows(RowDim dim, const StepState& state) {
+  switch (dim) {
+    case RowDim::kTokens: return state.header->num_tokens;
+    case RowDim::kRows: return state.header->num_rows;
+    case RowDim::kSamples: return state.header->num_samples;
+  }
+  return 0;
+}
+
+template <typename T>
+inline const T& ArgsAs(const void* args) {
+  return *static_cast<const T*>(args);
+}
+
+constexpr int32_t CeilDiv(int64_t count, int64_t size) {
+  return static_cast<int32_t>((count + size - 1) / size);
+}
+
+}  // namespace spry::cuda

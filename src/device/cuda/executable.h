@@ -1,0 +1,24 @@
+// A Program bound to one card: its memory, its launches and the graphs made of them. Made by
+// CudaDevice::Compile; the engine thread alone calls it.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "device/cuda/kernel.h"
+#include "device/cuda/memory_plan.h"
+#include "device/device.h"
+
+namespace spry::cuda {
+
+struct CudaExecutableOptions {
+  int ordinal = 0;
+  bool capture_graphs = true;
+  CudaAttentionBackend attention;
+};
+
+Result<std::unique_ptr<Executable>> MakeCudaExecutable(const Program& program, MemoryPlan plan,
+                                                       const CompileOptions& compile,
+                                                       const CudaExecutableOptions& options);
+
+}  // namespace spry::cuda

@@ -1,0 +1,149 @@
+// How a CUDA op looks and what it is bound to. Every op becomes one BoundLaunch when a Program is
+// compiled; a step is the launches in order on one stream, captured into a graph.
+//
+// A launch sizes its grid for the bucket (LaunchShape), the kernel reads the true counts (T, R, L)
+// from the step's header on the card and blocks beyond them leave at once: one graph serves every
+// step that fits its bucket. A launch only launches; the executor asks for errors.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "ops/attention/backend.h"
+#include "program/program.h"
+#include "program/step.h"
+
+namespace spry::cuda {
+
+// Upper bounds of a step's counts.
+struct LaunchShape {
+  int32_t tokens = 0;
+  int32_t rows = 0;
+  int32_t samples = 0;
+
+  int32_t Of(RowDim dim) const {
+    return dim == RowDim::kTokens ? tokens : dim == RowDim::kRows ? rows : samples;
+  }
+};
+
+struct LaunchContext {
+  cudaStream_t stream = nullptr;
+  LaunchShape shape;
+};
+
+using LaunchFn = void (*)(const void* args, const StepState& state, const LaunchContext& context);
+
+struct BoundLaunch {
+  OpId op = OpId::kStage;
+  LaunchFn launch = nullptr;
+  const void* args = nullptr;  // kept by the BindContext's owner
+};
+
+// A Tensor with its address on the card: element (r, c) at data[(r * stride + c) * size of dtype].
+struct Matrix {
+  std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  RowDim rows = RowDim::kTokens;
+  int64_t width = 0;
+  int64_t stride = 0;
+};
+
+// A weight matrix on the card, [rows, columns] packed.
+struct WeightMatrix {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+// The rings that host and card share, as the card addresses them. Entry i of each lies i * bytes
+// further on.
+struct StepRings {
+  StepSlot first_slot;
+  int64_t slot_bytes = 0;
+  StepResult first_result;
+  int64_t result_bytes = 0;
+  int32_t size = 0;
+  uint64_t* step_counter = nullptr;  // the step being computed; the card counts for itself
+};
+
+struct MemoryPlan;
+
+// What binders may use. Lives as long as the executable; everything handed out stays valid with it.
+class BindContext {
+ public:
+  struct Regions {
+    std::byte* weights = nullptr;
+    std::byte* arena = nullptr;
+    std::byte* kv = nullptr;
+  };
+
+  BindContext(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
+              const Regions& regions, const StepRings& rings);
+
+  const Program& program() const { return program_; }
+  const StepLimits& limits() const { return limits_; }
+  const StepRings& rings() const { return rings_; }
+
+  Matrix Resolve(const Tensor& tensor) const;
+  WeightMatrix Weight(WeightId id) const;
+  const float* Floats(WeightId id) const;  // a vector or a rope table
+  std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
+
+  // Copies `args` to where they stay.
+  template <typename T>
+  const T* Keep(T args) {
+    auto kept = std::make_shared<T>(std::move(args));
+    kept_.push_back(kept);
+    return kept.get();
+  }
+
+ private:
+  const Program& program_;
+  StepLimits limits_;
+  const MemoryPlan& plan_;
+  Regions regions_;
+  StepRings rings_;
+  std::vector<std::byte*> kv_layers_;
+  std::deque<std::shared_ptr<const void>> kept_;
+};
+
+using BindFn = Result<BoundLaunch> (*)(const OpRecord& op, BindContext& context);
+
+// A write_kv and attention pair that agree on a cache layout.
+struct CudaAttentionBackend {
+  AttentionBackend facts;
+  int64_t (*bytes_per_block)(const KvLayer& layer, int block_size) = nullptr;
+  BindFn bind_write_kv = nullptr;
+  BindFn bind_attention = nullptr;
+};
+
+// The binder of every op; write_kv and attention come from the backend.
+using KernelTable = std::array<BindFn, kNumOps>;
+KernelTable MakeKernelTable(const CudaAttentionBackend& attention);
+
+// Any head size and every parameter, in the CPU reference's order of operations.
+CudaAttentionBackend CudaReferenceAttention();
+
+Result<BoundLaunch> BindStage(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindEmbed(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindLayerNorm(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindRmsNorm(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindRope(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindActivation(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindGatedActivation(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindAdd(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindGatherSamples(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindSample(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindAdvance(const OpRecord& op, BindContext& context);
+
+}  // namespace spry::cuda

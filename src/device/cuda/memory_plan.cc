@@ -1,0 +1,62 @@
+#include "device/cuda/memory_plan.h"
+
+#include <map>
+#include <string>
+
+namespace spry::cuda {
+namespace {
+
+std::vector<bool> FindRopeTables(const Program& program) {
+  std::vector<bool> tables(program.weights.size());
+  for (const OpRecord& op : program.ops) {
+    if (op.id == OpId::kRope) tables[op.weights[0].value()] = true;
+  }
+  return tables;
+}
+
+void PlaceWeights(const Program& program, MemoryPlan& plan) {
+  const std::vector<bool> is_rope_table = FindRopeTables(program);
+  std::map<std::string, int64_t> matrices;  // offset by the names of the parts
+  for (size_t id = 0; id < program.weights.size(); ++id) {
+    const WeightRecord& weight = program.weights[id];
+    const bool as_floats = weight.columns == 1 || is_rope_table[id];
+    WeightPlacement placement{.dtype = as_floats ? DType::kF32 : program.compute,
+                              .offset = plan.weight_bytes};
+    if (!as_floats) {
+      std::string names;
+      for (const WeightHandle& part : weight.parts) names += part.name + '\n';
+      const auto [known, is_new] = matrices.emplace(names, placement.offset);
+      placement.offset = known->second;
+      placement.shared = !is_new;
+    }
+    if (!placement.shared) {
+      plan.weight_bytes += AlignDevice(weight.rows * RowBytes(placement.dtype, weight.columns));
+    }
+    plan.weights.push_back(placement);
+  }
+}
+
+}  // namespace
+
+MemoryNeeds MemoryPlan::needs() const {
+  return {.weights = weight_bytes,
+          .activations = buffers.arena_bytes,
+          .step = state_bytes + ring_bytes,
+          .kv_per_block = kv_block_bytes};
+}
+
+MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
+                      const CudaAttentionBackend& attention) {
+  MemoryPlan plan;
+  PlaceWeights(program, plan);
+  plan.buffers = PlanBuffers(program, limits);
+  plan.state_bytes = kStepCounterBytes + StepStateBytes(limits);
+  plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
+  for (const KvLayer& layer : program.kv_layers) {
+    plan.kv_layer_bytes.push_back(attention.bytes_per_block(layer, limits.block_size));
+    plan.kv_block_bytes += plan.kv_layer_bytes.back();
+  }
+  return plan;
+}
+
+}  // namespace spry::cuda

@@ -1,0 +1,47 @@
+// What a program takes on the card, by arithmetic alone: the same numbers are reported by Plan and
+// reserved by Compile.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/cuda/kernel.h"
+#include "device/device.h"
+#include "program/program.h"
+
+namespace spry::cuda {
+
+inline constexpr int64_t kDeviceAlignBytes = 256;  // of every array; what cudaMalloc gives
+
+// The step counter, before the step state; on a cache line of its own.
+inline constexpr int64_t kStepCounterBytes = kDeviceAlignBytes;
+
+inline int64_t AlignDevice(int64_t bytes) {
+  return (bytes + kDeviceAlignBytes - 1) / kDeviceAlignBytes * kDeviceAlignBytes;
+}
+
+// Where a weight lies in the weight region, and as what. Vectors (norms, biases) and rope tables
+// stay f32; matrices are stored in the program's compute dtype, quantised ones too for now, so
+// these take their dequantised size. A matrix used twice (tied embeddings) is stored once.
+struct WeightPlacement {
+  DType dtype = DType::kF32;
+  int64_t offset = 0;
+  bool shared = false;  // another weight's bytes; nothing to load
+};
+
+struct MemoryPlan {
+  std::vector<WeightPlacement> weights;  // by WeightId
+  int64_t weight_bytes = 0;
+  BufferPlan buffers;
+  int64_t state_bytes = 0;              // counter and step state on the card
+  int64_t ring_bytes = 0;               // slots and results in mapped host memory
+  std::vector<int64_t> kv_layer_bytes;  // per block, by LayerIdx
+  int64_t kv_block_bytes = 0;           // sum of these
+
+  MemoryNeeds needs() const;
+};
+
+MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
+                      const CudaAttentionBackend& attention);
+
+}  // namespace spry::cuda

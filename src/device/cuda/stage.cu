@@ -1,0 +1,72 @@
+// stage (ops/stage.h): reads the step's slot across the bus. One block, because rows must wait for
+// all joins; a decode step moves a few hundred bytes.
+#include "device/cuda/element.cuh"
+#include "ops/stage.h"
+
+namespace spry::cuda {
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kWarp = 32;
+
+struct StageArgs {
+  StepRings rings;
+  StepLimits limits;
+};
+
+template <typename T>
+__device__ T* Advance(T* at, int64_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(at) + bytes);
+}
+
+__device__ StepSlot SlotOfStep(const StepRings& rings) {
+  const int64_t bytes = static_cast<int64_t>(*rings.step_counter % rings.size) * rings.slot_bytes;
+  StepSlot slot = rings.first_slot;
+  slot.header = Advance(slot.header, bytes);
+  slot.rows = Advance(slot.rows, bytes);
+  slot.token_ids = Advance(slot.token_ids, bytes);
+  slot.joins = Advance(slot.joins, bytes);
+  slot.block_writes = Advance(slot.block_writes, bytes);
+  return slot;
+}
+
+__global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepState state) {
+  const StepSlot slot = SlotOfStep(args.rings);
+  __shared__ StepHeader header;
+  const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  if (thread == 0) {
+    header = *slot.header;
+    *state.header = header;
+  }
+  __syncthreads();
+  for (int32_t i = thread; i < header.num_joins; i += kThreads) ApplyJoin(state, slot.joins[i]);
+  for (int32_t i = thread; i < header.num_block_writes; i += kThreads) {
+    ApplyBlockWrite(args.limits, state, slot.block_writes[i]);
+  }
+  __syncthreads();
+  for (int32_t r = thread; r < header.num_rows; r += kThreads) StageRow(state, slot.rows[r], r);
+  __syncthreads();
+  // A warp takes each short row, the whole block each long one.
+  const int32_t lane = thread % kWarp;
+  for (int32_t r = thread / kWarp; r < header.num_rows; r += kThreads / kWarp) {
+    const StagedRow row = state.rows[r];
+    if (row.num_tokens <= kWarp && lane < row.num_tokens) StageToken(state, slot, row, r, lane);
+  }
+  for (int32_t r = 0; r < header.num_rows; ++r) {
+    const StagedRow row = state.rows[r];
+    if (row.num_tokens <= kWarp) continue;
+    for (int32_t i = thread; i < row.num_tokens; i += kThreads) StageToken(state, slot, row, r, i);
+  }
+}
+
+void Launch(const void* args, const StepState& state, const LaunchContext& context) {
+  StageKernel<<<1, kThreads, 0, context.stream>>>(ArgsAs<StageArgs>(args), state);
+}
+
+}  // namespace
+
+Result<BoundLaunch> BindStage(const OpRecord& op, BindContext& context) {
+  return BoundLaunch{op.id, Launch, context.Keep(StageArgs{context.rings(), context.limits()})};
+}
+
+}  // namespace spry::cuda

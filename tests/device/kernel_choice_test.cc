@@ -1,0 +1,56 @@
+#include "device/cpu/kernel_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace spry {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr CpuFeatures kOld{};
+constexpr CpuFeatures kAvx2Machine{.avx2 = true};
+constexpr CpuFeatures kAvx512Machine{.avx2 = true, .avx512 = true};
+
+std::string_view Chosen(CpuIsa isa, const CpuFeatures& features) {
+  return ChooseKernels(isa, features)->name;
+}
+
+TEST(KernelChoice, AutoTakesTheWidestThatTheMachineHas) {
+  EXPECT_EQ(Chosen(CpuIsa::kAuto, kAvx2Machine), "avx2");
+  EXPECT_EQ(Chosen(CpuIsa::kAuto, kAvx512Machine), "avx512");
+}
+
+TEST(KernelChoice, AnAskedForSetIsTakenAsItIs) {
+  EXPECT_EQ(Chosen(CpuIsa::kReference, kAvx512Machine), "reference");
+  EXPECT_EQ(Chosen(CpuIsa::kAvx2, kAvx512Machine), "avx2");
+  EXPECT_EQ(Chosen(CpuIsa::kAvx512, kAvx512Machine), "avx512");
+  EXPECT_EQ(ChooseKernels(CpuIsa::kReference, kAvx512Machine)->table, ReferenceKernels());
+}
+
+TEST(KernelChoice, WhatIsMissingIsNamed) {
+  const Status old = ChooseKernels(CpuIsa::kAuto, kOld).status();
+  EXPECT_EQ(old.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(old.message(), HasSubstr("lacks AVX2"));
+  const Status narrow = ChooseKernels(CpuIsa::kAvx512, kAvx2Machine).status();
+  EXPECT_EQ(narrow.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(narrow.message(), HasSubstr("lacks AVX-512 F, BW, DQ and VL"));
+  const Status amx = ChooseKernels(CpuIsa::kAmx, kAvx512Machine).status();
+  EXPECT_EQ(amx.code(), StatusCode::kUnimplemented);
+}
+
+// Every op but the executable's own and attention has a kernel in every table.
+TEST(KernelChoice, TablesAreComplete) {
+  for (const CpuIsa isa : {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    const KernelTable table = ChooseKernels(isa, kAvx512Machine)->table;
+    for (int op = 0; op < kNumOps; ++op) {
+      const OpId id = static_cast<OpId>(op);
+      const bool elsewhere = id == OpId::kStage || id == OpId::kAdvance || id == OpId::kWriteKv ||
+                             id == OpId::kAttention;
+      EXPECT_EQ(table[op] == nullptr, elsewhere) << OpName(id);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spry
