@@ -1,4 +1,5 @@
-// spry_bench_gemm [form] [threads]: how fast the CPU's linear op is, by shape and number of rows.
+// spry_bench_gemm [form] [threads] [avx2]: how fast the CPU's linear op is, by shape and number of
+// rows.
 //
 // Every shape is bound several times, to more bytes than the last cache holds, and the copies are
 // used in turn: a decode step finds its weights in memory, not in a cache. One call is timed at a
@@ -130,11 +131,11 @@ Status BenchShape(const BenchForm& form, const GemmShape& shape, const KernelTab
   return {};
 }
 
-int Main(std::string_view wanted, int threads) {
+int Main(std::string_view wanted, int threads, bool only_avx2) {
   WorkerPool pool(threads);
   KernelTable kernels = {};
   UseAvx2Kernels(kernels);
-  if (__builtin_cpu_supports("avx512f")) UseAvx512Kernels(kernels);
+  if (!only_avx2 && __builtin_cpu_supports("avx512f")) UseAvx512Kernels(kernels);
   for (const BenchForm& form : kBenchForms) {
     if (!wanted.empty() && wanted != form.name) continue;
     for (const GemmShape& shape : kShapes) {
@@ -152,5 +153,8 @@ int Main(std::string_view wanted, int threads) {
 }  // namespace spry
 
 int main(int argc, char** argv) {
-  return spry::Main(argc > 1 ? argv[1] : "", argc > 2 ? std::atoi(argv[2]) : 2);
+  const std::string_view wanted = argc > 1 ? argv[1] : "";
+  const int threads = argc > 2 ? std::atoi(argv[2]) : 2;
+  const bool only_avx2 = argc > 3 && std::string_view(argv[3]) == "avx2";
+  return spry::Main(wanted, threads, only_avx2);
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -96,10 +97,22 @@ inline std::vector<WeightHandle> HandlesOf(const LinearSpec& spec, const LinearW
   return handles;
 }
 
+using Binder = std::function<Result<BoundCall>(const OpRecord& op, BindContext& context)>;
+
 class LinearRig {
  public:
+  static constexpr int32_t kMaxRows = 520;
+
   LinearRig(const LinearSpec& spec, const LinearWeights& weights, const LinearKernels& kernels,
-            int workers, int32_t max_rows = 520)
+            int workers)
+      : LinearRig(
+            spec, weights,
+            [&](const OpRecord& op, BindContext& context) {
+              return BindLinear(op, context, kernels);
+            },
+            workers) {}
+
+  LinearRig(const LinearSpec& spec, const LinearWeights& weights, const Binder& bind, int workers)
       : spec_(spec), pool_(workers) {
     Tracer tracer("rig", {.compute = spec.compute});
     x_ = tracer.NewBuffer("x", RowDim::kTokens, spec.k, DType::kF32);
@@ -127,8 +140,8 @@ class LinearRig {
     op.params = OpParams::Of(params);
     op.inputs.Add(residual_);  // the plan then gives it memory of its own
     context_ = std::make_unique<BindContext>(
-        program_, StepLimits{.max_tokens = max_rows, .max_rows = 1, .max_samples = 1}, pool_);
-    Result<BoundCall> call = BindLinear(op, *context_, kernels);
+        program_, StepLimits{.max_tokens = kMaxRows, .max_rows = 1, .max_samples = 1}, pool_);
+    Result<BoundCall> call = bind(op, *context_);
     EXPECT_TRUE(call.ok()) << call.status().message();
     call_ = *call;
     context_->FinishBinding();

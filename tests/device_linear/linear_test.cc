@@ -142,7 +142,7 @@ TEST_P(LinearForms, ProductIsWithinBounds) {
       if (quantized_dtype() && k % 32 != 0) continue;
       const LinearSpec spec = Spec(n, k);
       const LinearWeights weights(spec, static_cast<uint32_t>(n * 1000 + k));
-      LinearRig rig(spec, weights, kernels(), 2);
+      LinearRig rig(spec, weights, kernels(), 1);
       for (const int32_t rows : {1, 2, 7, 13}) {
         const std::vector<float> x = RandomRows(rows * k, random);
         ExpectProduct(spec, weights, x, rig.Run(x.data(), rows), false);
@@ -184,26 +184,12 @@ TEST_P(LinearForms, WorkersDoNotChangeBits) {
   }
 }
 
-TEST_P(LinearForms, FloatFormsAreOneChainOfFma) {
-  const FormCase& form = std::get<1>(GetParam());
-  if (form.compute == DType::kBF16 || (form.compute != DType::kF32 && quantized_dtype())) {
-    return;  // other sums
-  }
-  std::mt19937 random(17);
-  const LinearSpec spec = Spec(37, 96);
-  const LinearWeights weights(spec, 5);
+TEST_P(LinearForms, TinyActivationsCountAsZero) {
+  const LinearSpec spec = Spec(40, 96);
+  const LinearWeights weights(spec, 12);
   LinearRig rig(spec, weights, kernels(), 2);
-  const std::vector<float> x = RandomRows(5 * spec.k, random);
-  const std::vector<float> w = DequantizeAll(form.dtype, weights.parts[0], spec.n(), spec.k);
-  const std::vector<float> y = rig.Run(x.data(), 5);
-  for (int64_t i = 0; i < 5 * spec.n(); ++i) {
-    float sum = 0;
-    for (int64_t k = 0; k < spec.k; ++k) {
-      const float weight = AsForm(FormOf(form.dtype, form.compute), w[i % spec.n() * spec.k + k]);
-      sum = std::fma(x[i / spec.n() * spec.k + k], weight, sum);
-    }
-    ASSERT_EQ(y[i], sum) << i;
-  }
+  const std::vector<float> x(spec.k, 1e-38f);
+  for (const float y : rig.Run(x.data(), 1)) ASSERT_NEAR(y, 0.0f, 1e-34f);
 }
 
 TEST_P(LinearForms, EpilogueGivesTheBitsOfItsFormula) {
@@ -289,6 +275,41 @@ TEST_P(StackedLinear, PackedWeightsAreNoLargerThanTheFile) {
     LinearRig rig(spec, weights, GetParam().kernels, 2);
     EXPECT_EQ(rig.weight_bytes(), spec.n() * RowBytes(dtype, spec.k));
   }
+}
+
+// f32 and f16 products are one chain of fma in ascending K, as the reference's.
+TEST_P(StackedLinear, FloatFormsEqualTheReferenceBitForBit) {
+  std::mt19937 random(17);
+  const BindFn reference = ReferenceKernels()[static_cast<int>(OpId::kLinear)];
+  for (const DType compute : {DType::kF32, DType::kF16}) {
+    const LinearSpec spec = {.parts = {{DType::kF32, 37}, {DType::kF16, 64}, {DType::kBF16, 9}},
+                             .k = 99,
+                             .compute = compute,
+                             .bias = true,
+                             .residual = true,
+                             .activation = Activation::kSilu};
+    const LinearWeights weights(spec, 5);
+    LinearRig rig(spec, weights, GetParam().kernels, 2);
+    LinearRig oracle(spec, weights, reference, 2);
+    const std::vector<float> x = RandomRows(67 * spec.k, random);
+    const std::vector<float> residual = RandomRows(67 * spec.n(), random);
+    const std::vector<float> y = rig.Run(x.data(), 67, residual.data());
+    const std::vector<float> expected = oracle.Run(x.data(), 67, residual.data());
+    ASSERT_TRUE(SameBits(y.data(), expected.data(), 67 * spec.n())) << Traits(compute).name;
+  }
+}
+
+// --dtype float32 means that quantised weights too are computed as f32.
+TEST_P(StackedLinear, QuantisedWeightsAsF32EqualTheReferenceBitForBit) {
+  std::mt19937 random(18);
+  const LinearSpec spec = {.parts = {{DType::kQ4_0, 33}, {DType::kQ4_1, 31}, {DType::kQ8_0, 40}},
+                           .k = 160,
+                           .compute = DType::kF32};
+  const LinearWeights weights(spec, 6);
+  LinearRig rig(spec, weights, GetParam().kernels, 2);
+  LinearRig oracle(spec, weights, ReferenceKernels()[static_cast<int>(OpId::kLinear)], 2);
+  const std::vector<float> x = RandomRows(9 * spec.k, random);
+  ASSERT_EQ(rig.Run(x.data(), 9), oracle.Run(x.data(), 9));
 }
 
 std::string VariantName(const testing::TestParamInfo<KernelVariant>& info) {

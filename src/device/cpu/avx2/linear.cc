@@ -43,11 +43,11 @@ struct Avx2Linear : Avx2 {
 
 void AddAvx2Linear(LinearKernels& kernels) {
   SetTiles<Avx2Linear, WeightForm::kF32, 3, 4>(kernels);
-  SetTiles<Avx2Linear, WeightForm::kF16, 3, 4>(kernels);
-  SetTiles<Avx2Linear, WeightForm::kBF16, 2, 4>(kernels);
+  SetTiles<Avx2Linear, WeightForm::kF16, 6, 2, 4>(kernels);
+  SetTiles<Avx2Linear, WeightForm::kBF16, 4, 2, 4>(kernels);
   SetTiles<Avx2Linear, WeightForm::kQ8_0, 2, 2>(kernels);
-  SetTiles<Avx2Linear, WeightForm::kQ4_0, 2, 2>(kernels);
-  SetTiles<Avx2Linear, WeightForm::kQ4_1, 2, 2>(kernels);
+  SetTiles<Avx2Linear, WeightForm::kQ4_0, 4, 2>(kernels);
+  SetTiles<Avx2Linear, WeightForm::kQ4_1, 4, 2>(kernels);
   kernels.quantize = QuantizeRow<Avx2Linear>;
   kernels.round = RoundRow<Avx2Linear>;
 }

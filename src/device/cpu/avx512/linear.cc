@@ -18,7 +18,7 @@ struct Avx512Float : Avx512 {
 
 void AddAvx512Linear(LinearKernels& kernels) {
   SetTiles<Avx512Float, WeightForm::kF32, 6, 2>(kernels);
-  SetTiles<Avx512Float, WeightForm::kF16, 6, 2>(kernels);
+  SetTiles<Avx512Float, WeightForm::kF16, 8, 2>(kernels);
   SetTiles<Avx512Float, WeightForm::kBF16, 6, 2>(kernels);
   kernels.quantize = QuantizeRow<Avx512Float>;
   kernels.round = RoundRow<Avx512Float>;

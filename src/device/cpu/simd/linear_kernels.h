@@ -28,7 +28,7 @@ struct LinearTile {
 };
 using TileFn = void (*)(const LinearTile& tile);
 
-inline constexpr int kMaxTileRows = 6;
+inline constexpr int kMaxTileRows = 8;
 
 // Writes one row of activations in another form.
 using PrepareFn = void (*)(const float* x, int64_t k, std::byte* row);

@@ -227,25 +227,31 @@ void Bf16Tile(const LinearTile& tile) {
   }
 }
 
-// Fills the entries of one form for 1 .. kRows rows.
-template <typename V, WeightForm kForm, int C, int... kIndex>
-void FillTiles(LinearKernels& kernels, std::integer_sequence<int, kIndex...>) {
-  constexpr int form = static_cast<int>(kForm);
-  kernels.tile_rows[form] = sizeof...(kIndex);
+template <typename V, WeightForm kForm, int R, int C>
+constexpr TileFn TileOf() {
   if constexpr (IsQuantizedForm(kForm)) {
-    ((kernels.tiles[form][kIndex] = QuantizedTile<V, kForm, kIndex + 1, C>), ...);
+    return QuantizedTile<V, kForm, R, C>;
   } else if constexpr (kForm == WeightForm::kBF16) {
-    ((kernels.tiles[form][kIndex] = Bf16Tile<V, kIndex + 1, C>), ...);
+    return Bf16Tile<V, R, C>;
   } else {
-    ((kernels.tiles[form][kIndex] = FloatTile<V, kForm, kIndex + 1, C>), ...);
+    return FloatTile<V, kForm, R, C>;
   }
 }
 
-// `kRows` by `C` vectors are what the registers hold.
-template <typename V, WeightForm kForm, int kRows, int C>
+template <typename V, WeightForm kForm, int C, int C1, int... kIndex>
+void FillTiles(LinearKernels& kernels, std::integer_sequence<int, kIndex...>) {
+  constexpr int form = static_cast<int>(kForm);
+  kernels.tile_rows[form] = sizeof...(kIndex);
+  ((kernels.tiles[form][kIndex] = TileOf < V, kForm, kIndex + 1, kIndex == 0 ? C1 : C > ()), ...);
+}
+
+// The tiles of one form. `kRows` rows by C vectors are what the registers hold; a single row takes
+// C1 vectors, for more sums in flight.
+template <typename V, WeightForm kForm, int kRows, int C, int C1 = C>
 void SetTiles(LinearKernels& kernels) {
-  static_assert(kRows <= kMaxTileRows && kPanelRows % (C * V::kLanes) == 0);
-  FillTiles<V, kForm, C>(kernels, std::make_integer_sequence<int, kRows>());
+  static_assert(kRows <= kMaxTileRows);
+  static_assert(kPanelRows % (C * V::kLanes) == 0 && kPanelRows % (C1 * V::kLanes) == 0);
+  FillTiles<V, kForm, C, C1>(kernels, std::make_integer_sequence<int, kRows>());
 }
 
 }  // namespace spry
