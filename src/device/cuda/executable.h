@@ -14,6 +14,7 @@ namespace spry::cuda {
 struct CudaExecutableOptions {
   int ordinal = 0;
   bool capture_graphs = true;
+  bool overlap = false;  // programmatic dependent launch
   CudaAttentionBackend attention;
 };
 

@@ -1,6 +1,7 @@
 // stage (ops/stage.h): reads the step's slot across the bus. One block, because rows must wait for
 // all joins; a decode step moves a few hundred bytes.
 #include "device/cuda/element.cuh"
+#include "device/cuda/overlap.cuh"
 #include "ops/stage.h"
 
 namespace spry::cuda {
@@ -31,6 +32,8 @@ __device__ StepSlot SlotOfStep(const StepRings& rings) {
 }
 
 __global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepState state) {
+  LetNextStart();
+  AwaitPrevious();
   const StepSlot slot = SlotOfStep(args.rings);
   __shared__ StepHeader header;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
@@ -60,7 +63,8 @@ __global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepStat
 }
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
-  StageKernel<<<1, kThreads, 0, context.stream>>>(ArgsAs<StageArgs>(args), state);
+  LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, StageKernel,
+                   ArgsAs<StageArgs>(args), state);
 }
 
 }  // namespace
