@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kTile = 16;     // positions
+constexpr int kTile = 16;  // positions
 
 struct AttentionArgs {
   BoundLaunch write_kv;  // launch null: an op of its own
@@ -183,19 +183,17 @@ __global__ void __launch_bounds__(kThreads)
   LetNextStart();
   AwaitPrevious();
   const int32_t t = static_cast<int32_t>(blockIdx.x);
-  if (t >= state.header->num_tokens) return;
   const int32_t kv_head = static_cast<int32_t>(blockIdx.y);
   const int32_t first_head = kv_head * args.group + static_cast<int32_t>(blockIdx.z) * kGroup;
   T* out = reinterpret_cast<T*>(args.out.data) + t * args.out.stride + first_head * kDim;
-  const int32_t r = state.token_rows[t];
+  const int32_t row = state.token_slots[t];
+  const int32_t position = state.positions[t];
   const int thread = static_cast<int>(threadIdx.x);
-  if (r < 0) {
+  if (row < 0) {
     for (int i = thread; i < kGroup * kDim; i += kThreads) out[i] = FromFloat<T>(0.0f);
     return;
   }
-  const int32_t position = state.positions[t];
-  const int32_t* block_table =
-      state.block_tables + int64_t{state.rows[r].row} * args.cache.max_blocks_per_row;
+  const int32_t* block_table = state.block_tables + int64_t{row} * args.cache.max_blocks_per_row;
   if (writes_kv) {
     WriteOwnKv<T>(args, t, block_table[position / args.cache.block_size],
                   position % args.cache.block_size, kv_head);

@@ -62,6 +62,7 @@ class CudaDevice final : public Device {
                               options,
                               {.ordinal = options_.ordinal,
                                .capture_graphs = options_.capture_graphs,
+                               .processors = properties_.multiProcessorCount,
                                .overlap = properties_.major >= kFirstOverlapping,
                                .attention = attention_[attention]});
   }

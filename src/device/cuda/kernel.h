@@ -41,7 +41,8 @@ struct LaunchShape {
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   LaunchShape shape;
-  bool overlap = false;  // the card knows programmatic dependent launch (overlap.cuh)
+  int32_t processors = 1;  // multiprocessors of the card
+  bool overlap = false;    // the card knows programmatic dependent launch (overlap.cuh)
 };
 
 using LaunchFn = void (*)(const void* args, const StepState& state, const LaunchContext& context);

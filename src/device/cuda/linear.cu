@@ -165,7 +165,9 @@ Result<BoundLaunch> BindNormedLinear(const OpRecord& op, BindContext& context) {
 
 Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context) {
   const LinearParams params = op.params.As<LinearParams>();
-  if (context.Weight(op.weights[0]).tiled) return BindMma(op, context);
+  const WeightMatrix matrix = context.Weight(op.weights[0]);
+  const bool wide_norm = params.norm != NormKind::kNone && matrix.columns > kMaxNormWidth;
+  if (matrix.tiled && !wide_norm) return BindMma(op, context);
   if (params.norm != NormKind::kNone) return BindNormedLinear(op, context);
   LinearArgs args{.x = context.Resolve(op.inputs[0]),
                   .y = context.Resolve(op.outputs[0]),

@@ -33,15 +33,6 @@ struct PairOf<Bf16> {
   using Type = __nv_bfloat162;
 };
 
-// fn(i, elements i and i + 1) for the pairs of this lane.
-template <typename T, typename Fn>
-__device__ void ForPairs(const T* x, int32_t width, const Fn& fn) {
-  const auto* pairs = reinterpret_cast<const typename PairOf<T>::Type*>(x);
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % kWarpThreads;
-#pragma unroll 4
-  for (int32_t i = lane; i < width / 2; i += kWarpThreads) fn(2 * i, ToFloats(pairs[i]));
-}
-
 __device__ inline float WarpSum(float value) {
   for (int step = kWarpThreads / 2; step > 0; step /= 2) {
     value += __shfl_xor_sync(0xffffffffu, value, step);
@@ -49,28 +40,53 @@ __device__ inline float WarpSum(float value) {
   return value;
 }
 
-// y [width] = norm(x [width]); y may be shared memory.
+// What a warp can hold of a row in registers: 16 bytes a lane, this many times.
+inline constexpr int kRowChunks = 16;
+inline constexpr int kChunkElements = kWarpThreads * 8;
+inline constexpr int32_t kMaxNormWidth = kRowChunks * kChunkElements;
+
+// y [width] = norm(x [width]); width is a multiple of 8 and at most kMaxNormWidth. y, weight and
+// bias may be shared memory.
 template <typename T>
 __device__ void NormalizeRow(const NormArgs16& norm, const T* x, T* y, int32_t width) {
+  using Pair = typename PairOf<T>::Type;
+  const int32_t first = static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8;
+  uint4 row[kRowChunks];
+  const auto inside = [&](int c) { return first + c * kChunkElements < width; };
+#pragma unroll
+  for (int c = 0; c < kRowChunks; ++c) {
+    if (inside(c)) row[c] = *reinterpret_cast<const uint4*>(x + first + c * kChunkElements);
+  }
+  // fn(chunk, pair, its two elements)
+  const auto for_pairs = [&](const auto& fn) {
+#pragma unroll
+    for (int c = 0; c < kRowChunks; ++c) {
+      if (!inside(c)) break;
+      const Pair* pairs = reinterpret_cast<const Pair*>(&row[c]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fn(c, i, ToFloats(pairs[i]));
+    }
+  };
   float mean = 0.0f;
   if (norm.kind == NormKind::kLayer) {
     float sum = 0.0f;
-    ForPairs(x, width, [&](int32_t, float2 v) { sum += v.x + v.y; });
+    for_pairs([&](int, int, float2 v) { sum += v.x + v.y; });
     mean = WarpSum(sum) / static_cast<float>(width);
   }
   float squares = 0.0f;
-  ForPairs(x, width, [&](int32_t, float2 v) {
+  for_pairs([&](int, int, float2 v) {
     squares = fmaf(v.x - mean, v.x - mean, squares);
     squares = fmaf(v.y - mean, v.y - mean, squares);
   });
   const float inverse = 1.0f / sqrtf(WarpSum(squares) / static_cast<float>(width) + norm.epsilon);
-  auto* out = reinterpret_cast<typename PairOf<T>::Type*>(y);
-  ForPairs(x, width, [&](int32_t i, float2 v) {
-    const float2 weight = *reinterpret_cast<const float2*>(norm.weight + i);
+  for_pairs([&](int c, int i, float2 v) {
+    const int32_t at = first + c * kChunkElements + 2 * i;
+    const float2 weight = *reinterpret_cast<const float2*>(norm.weight + at);
     float2 bias = make_float2(0.0f, 0.0f);
-    if (norm.kind == NormKind::kLayer) bias = *reinterpret_cast<const float2*>(norm.bias + i);
-    out[i / 2] = FromFloats(T{}, fmaf((v.x - mean) * inverse, weight.x, bias.x),
-                            fmaf((v.y - mean) * inverse, weight.y, bias.y));
+    if (norm.kind == NormKind::kLayer) bias = *reinterpret_cast<const float2*>(norm.bias + at);
+    *reinterpret_cast<Pair*>(y + at) =
+        FromFloats(T{}, fmaf((v.x - mean) * inverse, weight.x, bias.x),
+                   fmaf((v.y - mean) * inverse, weight.y, bias.y));
   });
 }
 

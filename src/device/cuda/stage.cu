@@ -31,7 +31,8 @@ __device__ StepSlot SlotOfStep(const StepRings& rings) {
   return slot;
 }
 
-__global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepState state) {
+__global__ void __launch_bounds__(kThreads)
+    StageKernel(StageArgs args, int32_t bucket_tokens, StepState state) {
   LetNextStart();
   AwaitPrevious();
   const StepSlot slot = SlotOfStep(args.rings);
@@ -48,6 +49,11 @@ __global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepStat
   }
   __syncthreads();
   for (int32_t r = thread; r < header.num_rows; r += kThreads) StageRow(state, slot.rows[r], r);
+  // Kernels that size themselves by the bucket see padding beyond the true counts.
+  for (int32_t t = header.num_tokens + thread; t < bucket_tokens; t += kThreads) {
+    state.token_slots[t] = -1;
+    state.token_rows[t] = -1;
+  }
   __syncthreads();
   // A warp takes each short row, the whole block each long one.
   const int32_t lane = thread % kWarp;
@@ -64,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepStat
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, StageKernel,
-                   ArgsAs<StageArgs>(args), state);
+                   ArgsAs<StageArgs>(args), context.shape.tokens, state);
 }
 
 }  // namespace
