@@ -174,11 +174,10 @@ class CudaExecutable final : public Executable {
   }
 
   Status LaunchAll(const LaunchShape& shape) {
-    const LaunchContext context{
-        .stream = stream_.get(),
-        .shape = shape,
-        .processors = options_.processors,
-        .overlap = options_.overlap};
+    const LaunchContext context{.stream = stream_.get(),
+                                .shape = shape,
+                                .processors = options_.processors,
+                                .overlap = options_.overlap};
     for (const BoundLaunch& bound : launches_) {
       bound.launch(bound.args, step_state_, context);
       const cudaError_t error = cudaGetLastError();
