@@ -130,10 +130,7 @@ Status ReadChatTemplate(const JsonObject& config, VocabSource& source) {
 
 Status ApplyConfigs(const Path& folder, const Configs& configs, VocabSource& source) {
   if (configs.tokenizer_config) {
-    const JsonObject config = configs.tokenizer_config->root();
-    SPRY_ASSIGN_OR_RETURN(source.clean_up_spaces,
-                          config.Bool("clean_up_tokenization_spaces", false));
-    SPRY_RETURN_IF_ERROR(ReadChatTemplate(config, source));
+    SPRY_RETURN_IF_ERROR(ReadChatTemplate(configs.tokenizer_config->root(), source));
   }
   if (Exists(folder / "chat_template.jinja")) {
     SPRY_ASSIGN_OR_RETURN(source.chat_template,

@@ -46,7 +46,6 @@ struct VocabSource {
   std::optional<TokenId> bos, eos, unknown;
   std::vector<TokenId> end_of_turn;  // further ids that end generation (eot, eom)
   std::string chat_template;         // Jinja source, empty when there is none
-  bool clean_up_spaces = false;
 };
 
 }  // namespace spry

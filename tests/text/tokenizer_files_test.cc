@@ -87,7 +87,6 @@ TEST(TokenizerFiles, ReadsTheConfigs) {
   VocabSource source = Read(folder);
   EXPECT_EQ(source.bos, TokenId(257));  // tokenizer_config.json comes first
   EXPECT_EQ(source.eos, TokenId(257));
-  EXPECT_TRUE(source.clean_up_spaces);
   EXPECT_EQ(source.chat_template, "D");
   EXPECT_FALSE(source.add_bos);  // with a tokenizer.json its post_processor alone decides
   EXPECT_TRUE(Build(source)->IsSpecial(TokenId(256)));
