@@ -13,8 +13,8 @@ status=$?
 if [ $# -eq 0 ]; then
   for dtype in float32 bfloat16; do
     printf '== bench latency, opt-125m in %s\n' $dtype
-    LD_LIBRARY_PATH=$PWD ./spry bench latency opt-125m --load-format dummy --device cuda --dtype $dtype \
-      --num-iters-warmup 2 --num-iters 5 || status=1
+    LD_LIBRARY_PATH=$PWD ./spry bench latency opt-125m --load-format dummy --device cuda \
+      --dtype $dtype --num-iters-warmup 2 --num-iters 5 || status=1
   done
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
   if [ -n "$sanitizer" ]; then

@@ -15,17 +15,20 @@ void Count() {
   process_allocations.fetch_add(1, std::memory_order_relaxed);
 }
 
-void* Allocate(size_t bytes) {
+void* TryAllocate(size_t bytes) {
   Count();
-  void* p = std::malloc(bytes == 0 ? 1 : bytes);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
+  return std::malloc(bytes == 0 ? 1 : bytes);
 }
 
-void* Allocate(size_t bytes, std::align_val_t align) {
+void* TryAllocate(size_t bytes, std::align_val_t align) {
   Count();
   const size_t a = static_cast<size_t>(align);
-  void* p = std::aligned_alloc(a, (bytes + a - 1) / a * a);
+  return std::aligned_alloc(a, (bytes + a - 1) / a * a);
+}
+
+template <typename... Size>
+void* Allocate(Size... size) {
+  void* p = TryAllocate(size...);
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }
@@ -41,6 +44,18 @@ void* operator new(size_t bytes) { return spry::Allocate(bytes); }
 void* operator new[](size_t bytes) { return spry::Allocate(bytes); }
 void* operator new(size_t bytes, std::align_val_t align) { return spry::Allocate(bytes, align); }
 void* operator new[](size_t bytes, std::align_val_t align) { return spry::Allocate(bytes, align); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return spry::TryAllocate(bytes);
+}
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return spry::TryAllocate(bytes);
+}
+void* operator new(size_t bytes, std::align_val_t align, const std::nothrow_t&) noexcept {
+  return spry::TryAllocate(bytes, align);
+}
+void* operator new[](size_t bytes, std::align_val_t align, const std::nothrow_t&) noexcept {
+  return spry::TryAllocate(bytes, align);
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }

@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "ops/attention/backend.h"
+#include "ops/fusion.h"
 #include "program/program.h"
 #include "program/step.h"
 
@@ -74,6 +75,8 @@ class Device {
   virtual std::vector<AttentionBackend> attention_backends() const = 0;
   // The dtype of activation buffers when weights are computed as `compute`.
   virtual DType ActivationDType(DType compute) const = 0;
+  // The optional fused ops that it executes.
+  virtual Fusions fusions() const { return {}; }
 
   virtual Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const = 0;
   // `program` must outlive the Executable.

@@ -14,6 +14,7 @@
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/rope.h"
+#include "ops/sampling.h"
 
 namespace spry {
 namespace {
@@ -111,7 +112,7 @@ void TraceLlama(Tracer& t, const ModelConfig& c, const Weights& weights) {
             Linear(t, m, w.Stack({{"mlp.down_proj.weight", {E, F}}}),
                    w.Stack({{"mlp.down_proj.bias", {E}}}, c.mlp_bias), {.name = "down"}));
   }
-  x = RmsNorm(t, x, model("norm.weight", {E}), norm);
+  x = RmsNorm(t, GatherSamples(t, x), model("norm.weight", {E}), norm);  // [L, E]
   const WeightScope root(t, weights, "");
   TraceHead(t, x, c.tied_embeddings ? embedding : root("lm_head.weight", {c.vocab_size, E}));
 }

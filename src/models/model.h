@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
+#include "ops/fusion.h"
 #include "program/tracer.h"
 
 namespace spry {
@@ -21,6 +22,6 @@ std::vector<std::string> SupportedArchitectures();
 // Traces and fuses the model that config.architecture names. Unimplemented for one that spry does
 // not know, with the list; otherwise the first error of tracing (a missing or misshapen weight).
 Result<Program> TraceModel(const ModelConfig& config, const Weights& weights,
-                           const TraceOptions& options);
+                           const TraceOptions& options, const Fusions& fusions = {});
 
 }  // namespace spry

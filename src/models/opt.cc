@@ -9,6 +9,7 @@
 #include "ops/embed.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
+#include "ops/sampling.h"
 
 namespace spry {
 namespace {
@@ -76,6 +77,7 @@ void TraceOpt(Tracer& t, const ModelConfig& c, const Weights& weights) {
             Linear(t, Activate(t, up, *activation), w.Stack({{"fc2.weight", {E, F}}}),
                    w.Stack({{"fc2.bias", {E}}}, c.mlp_bias), {.name = "down"}));
   }
+  x = GatherSamples(t, x);  // [L, E]
   if (!c.remove_final_layer_norm) {
     x = LayerNorm(t, x, model("final_layer_norm.weight", {E}), model("final_layer_norm.bias", {E}),
                   norm);

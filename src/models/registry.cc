@@ -26,13 +26,13 @@ std::vector<std::string> SupportedArchitectures() {
 }
 
 Result<Program> TraceModel(const ModelConfig& config, const Weights& weights,
-                           const TraceOptions& options) {
+                           const TraceOptions& options, const Fusions& fusions) {
   for (const Entry& entry : kModels) {
     if (config.architecture != entry.architecture) continue;
     Tracer tracer(config.architecture, options);
     entry.trace(tracer, config, weights);
     SPRY_ASSIGN_OR_RETURN(Program program, tracer.Finish(config.vocab_size));
-    FuseOps(program);
+    FuseOps(program, fusions);
     return program;
   }
   return Unimplemented(fmt::format("the model's architecture is {}; supported are {}",

@@ -26,8 +26,7 @@ WeightScope WeightScope::Layer(int layer) const {
 }
 
 void TraceHead(Tracer& tracer, const Tensor& x, const WeightHandle& lm_head) {
-  const Tensor last = GatherSamples(tracer, x);
-  const Tensor logits = Linear(tracer, last, {&lm_head, 1}, {}, {.name = "logits", .logits = true});
+  const Tensor logits = Linear(tracer, x, {&lm_head, 1}, {}, {.name = "logits", .logits = true});
   SampleAndAdvance(tracer, logits);
 }
 

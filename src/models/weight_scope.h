@@ -33,7 +33,7 @@ class WeightScope {
   std::string prefix_;
 };
 
-// What every decoder ends in: lm_head over the sampled tokens' rows, sample, advance.
+// What every decoder ends in: lm_head over the sampled tokens' rows x [L, E], sample, advance.
 void TraceHead(Tracer& tracer, const Tensor& x, const WeightHandle& lm_head);
 
 }  // namespace spry

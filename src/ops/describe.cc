@@ -36,7 +36,11 @@ std::string DescribeParams(const OpRecord& op) {
     case OpId::kLinear: {
       const LinearParams params = op.params.As<LinearParams>();
       return fmt::format(
-          "{}{}", params.has_residual ? ", +residual" : "",
+          "{}{}{}",
+          params.norm == NormKind::kNone    ? ""
+          : params.norm == NormKind::kLayer ? ", layer_norm first"
+                                            : ", rms_norm first",
+          params.has_residual ? ", +residual" : "",
           params.activation == Activation::kNone ? "" : ", act=" + Describe(params.activation));
     }
     case OpId::kActivation:

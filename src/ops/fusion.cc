@@ -4,6 +4,7 @@
 
 #include "ops/activation.h"
 #include "ops/linear.h"
+#include "ops/norm.h"
 
 namespace spry {
 namespace {
@@ -42,13 +43,42 @@ bool FoldInto(OpRecord& linear, const OpRecord& op, const std::vector<int>& read
   return true;
 }
 
+// Makes `linear` do the norm right before it, if nothing else reads what the norm writes.
+bool FoldNorm(const OpRecord& norm, OpRecord& linear, const std::vector<int>& readers) {
+  if (norm.id != OpId::kLayerNorm && norm.id != OpId::kRmsNorm) return false;
+  if (linear.id != OpId::kLinear || !Same(linear.inputs[0], norm.outputs[0])) return false;
+  if (readers[norm.outputs[0].buffer.value()] != 1) return false;
+  LinearParams params = linear.params.As<LinearParams>();
+  params.norm = norm.id == OpId::kLayerNorm ? NormKind::kLayer : NormKind::kRms;
+  params.norm_epsilon = norm.params.As<NormParams>().epsilon;
+  linear.params = OpParams::Of(params);
+  linear.inputs[0] = norm.inputs[0];
+  linear.outputs.Add(norm.outputs[0]);
+  for (const WeightId weight : norm.weights) linear.weights.Add(weight);
+  return true;
+}
+
+bool FoldWriteKv(const OpRecord& write_kv, OpRecord& attention) {
+  if (write_kv.id != OpId::kWriteKv || attention.id != OpId::kAttention) return false;
+  for (const Tensor& input : write_kv.inputs) attention.inputs.Add(input);
+  return true;
+}
+
 }  // namespace
 
-void FuseOps(Program& program) {
+void FuseOps(Program& program, const Fusions& fusions) {
   const std::vector<int> readers = CountReaders(program);
   std::vector<OpRecord> fused;
-  for (const OpRecord& op : program.ops) {
-    if (fused.empty() || !FoldInto(fused.back(), op, readers)) fused.push_back(op);
+  for (OpRecord op : program.ops) {
+    if (!fused.empty()) {
+      OpRecord& last = fused.back();
+      if (FoldInto(last, op, readers)) continue;
+      if ((fusions.norm_into_linear && FoldNorm(last, op, readers)) ||
+          (fusions.write_kv_into_attention && FoldWriteKv(last, op))) {
+        fused.pop_back();
+      }
+    }
+    fused.push_back(op);
   }
   program.ops = std::move(fused);
 }

@@ -2,12 +2,21 @@
 // happens, for every device.
 //   linear, activation                -> linear with activation
 //   linear, add (other operand ready) -> linear with residual
+// and, where the device has them:
+//   layer_norm or rms_norm, linear    -> linear with norm
+//   write_kv, attention               -> attention with k and v among its inputs
 #pragma once
 
 #include "program/program.h"
 
 namespace spry {
 
-void FuseOps(Program& program);
+// The optional ones that a device has.
+struct Fusions {
+  bool norm_into_linear = false;
+  bool write_kv_into_attention = false;
+};
+
+void FuseOps(Program& program, const Fusions& fusions = {});
 
 }  // namespace spry

@@ -1,8 +1,8 @@
-// linear: y = act(x W^T + bias) + residual
+// linear: y = act(norm(x) W^T + bias) + residual
 //   x [rows, K]; W [N, K] plain or quantised, stacked from parts along N; bias [N] optional;
 //   residual, y [rows, N].
-// The Tracer emits plain linears; bias is given here, activation and residual are put in by the
-// fusion pass (program/fusion.h). Sum over K: DESIGN's row-function rule, i.e. its order depends on
+// The Tracer emits plain linears; bias is given here, norm, activation and residual are put in by
+// the fusion pass (ops/fusion.h). Sum over K: DESIGN's row-function rule, i.e. its order depends on
 // (N, K) and the weight alone, never on the number of rows.
 #pragma once
 
@@ -13,8 +13,13 @@
 
 namespace spry {
 
-// inputs: x, then residual if any. weights: W, then bias if any.
+enum class NormKind : uint8_t { kNone, kLayer, kRms };
+
+// inputs: x, then residual if any. weights: W, then bias if any, then the norm's weight and bias if
+// any. outputs: y, then with a norm a buffer for the normalised x that a kernel may use.
 struct LinearParams {
+  NormKind norm = NormKind::kNone;
+  float norm_epsilon = 0.0f;
   bool has_bias = false;
   bool has_residual = false;
   Activation activation = Activation::kNone;

@@ -50,6 +50,7 @@ SPRY_HOST_DEVICE inline void StageToken(const StepState& state, const StepSlot& 
       !row.live ? 0 : (decode ? state.row_states[row.row].last_token : slot.token_ids[t]);
   state.positions[t] = row.live ? row.start + i : 0;
   state.token_rows[t] = row.live ? r : -1;
+  state.token_slots[t] = row.live ? row.row : -1;
 }
 
 }  // namespace spry

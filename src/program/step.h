@@ -109,6 +109,7 @@ struct StepState {
   int32_t* token_ids = nullptr;      // [T]
   int32_t* positions = nullptr;      // [T]
   int32_t* token_rows = nullptr;     // [T]: r of the token's row; -1: padding
+  int32_t* token_slots = nullptr;    // [T]: the token's permanent row; -1: padding
   int32_t* sample_tokens = nullptr;  // [L]: t of the token whose logits are wanted
   int32_t* sample_rows = nullptr;    // [L]: r
   Sampled* sampled = nullptr;        // [L]

@@ -23,7 +23,8 @@ Result<ModelPlan> PlanModel(const Device& device, const Checkpoint& checkpoint,
                                                  {.compute = compute,
                                                   .activation = device.ActivationDType(compute),
                                                   .kv = options.kv.value_or(compute),
-                                                  .max_length = longest}));
+                                                  .max_length = longest},
+                                                 device.fusions()));
   SPRY_ASSIGN_OR_RETURN(plan.memory, PlanMemory(device, plan.program, options.memory, longest,
                                                 options.attention_backend));
   return plan;

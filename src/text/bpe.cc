@@ -105,9 +105,13 @@ Status Bpe::AddMerges(const VocabSource& source) {
     const size_t middle = bytes.size();
     spelled = spelled && AppendAlphabetBytes(right, bytes);
     const std::string_view all = bytes;
-    const int32_t left_id = spelled ? Find(all.substr(0, middle)) : kNoToken;
-    const int32_t right_id = spelled ? Find(all.substr(middle)) : kNoToken;
-    const int32_t merged = spelled ? Find(all) : kNoToken;
+    if (!spelled) {
+      return InvalidArgument(fmt::format(
+          "merge {} (\"{}\" \"{}\") is not spelled in the byte-level alphabet", rank, left, right));
+    }
+    const int32_t left_id = Find(all.substr(0, middle));
+    const int32_t right_id = Find(all.substr(middle));
+    const int32_t merged = Find(all);
     if (left_id == kNoToken || right_id == kNoToken || merged == kNoToken) {
       const std::string missing = left_id == kNoToken    ? left
                                   : right_id == kNoToken ? right

@@ -23,15 +23,15 @@ std::vector<AttentionCase> AttentionCases() {
   cases.push_back({.name = "values narrower", .head_dim = 24, .v_head_dim = 8});
   cases.push_back({.name = "odd sizes", .head_dim = 7, .v_head_dim = 5});
   cases.push_back({.name = "head size 64", .head_dim = 64, .v_head_dim = 64, .scale = 0.125f});
-  cases.push_back({.name = "three to one",
-                   .num_heads = 9,
-                   .num_kv_heads = 3,
+  cases.push_back({.name = "eight to one", .num_heads = 8, .num_kv_heads = 1});
+  cases.push_back({.name = "three to one, head size 64",
+                   .num_heads = 6,
                    .head_dim = 64,
                    .v_head_dim = 64,
                    .kv = DType::kBF16,
                    .scale = 0.125f});
-  cases.push_back({.name = "eight to one, head size 80",
-                   .num_heads = 8,
+  cases.push_back({.name = "head size 80, values wider",
+                   .num_heads = 2,
                    .num_kv_heads = 1,
                    .head_dim = 80,
                    .v_head_dim = 112,
@@ -39,7 +39,8 @@ std::vector<AttentionCase> AttentionCases() {
                    .kv = DType::kF16,
                    .scale = 0.1f});
   cases.push_back({.name = "head size 256, blocks of 8",
-                   .num_heads = 2,
+                   .num_heads = 1,
+                   .num_kv_heads = 1,
                    .head_dim = 256,
                    .v_head_dim = 256,
                    .block_size = 8,

@@ -50,23 +50,14 @@ class Mutator {
     const size_t at = random_() % (text.size() + 1);
     const size_t length = std::min<size_t>(random_() % 20, text.size() - at);
     switch (random_() % 6) {
-      case 0:
-        text.erase(at, length);
-        break;
-      case 1:
-        text.insert(at, text.substr(at, length));
-        break;
-      case 2:
-        text.resize(at);
-        break;
+      case 0: text.erase(at, length); break;
+      case 1: text.insert(at, text.substr(at, length)); break;
+      case 2: text.resize(at); break;
       case 3:
         if (at < text.size()) text[at] = static_cast<char>(random_());
         break;
-      case 4:
-        text.insert(at, kValues[random_() % std::size(kValues)]);
-        break;
-      default:
-        ReplaceValue(text, at, kValues[random_() % std::size(kValues)]);
+      case 4: text.insert(at, kValues[random_() % std::size(kValues)]); break;
+      default: ReplaceValue(text, at, kValues[random_() % std::size(kValues)]);
     }
   }
 

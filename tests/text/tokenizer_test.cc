@@ -258,6 +258,8 @@ TEST(Tokenizer, RefusesContradictions) {
   EXPECT_THAT(ErrorOf(source), HasSubstr("merge 0 (\"a\" \"qq\"): the vocabulary has no \"qq\""));
   source.merges = {{"a", "b"}};
   EXPECT_THAT(ErrorOf(source), HasSubstr("has no \"ab\""));
+  source.merges = {{"a", "\u2581b"}};
+  EXPECT_THAT(ErrorOf(source), HasSubstr("is not spelled in the byte-level alphabet"));
   source.merges.clear();
   source.eos = TokenId(256);
   EXPECT_THAT(ErrorOf(source), HasSubstr("eos has id 256, but the vocabulary has 256 tokens"));

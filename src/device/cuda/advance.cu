@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "device/cuda/element.cuh"
+#include "device/cuda/overlap.cuh"
 #include "ops/advance.h"
 
 namespace spry::cuda {
@@ -28,6 +29,8 @@ __device__ void WriteResult(const RowResult& from, RowResult* to) {
 }
 
 __global__ void __launch_bounds__(kThreads) AdvanceKernel(AdvanceArgs args, StepState state) {
+  LetNextStart();
+  AwaitPrevious();
   const uint64_t step = *args.rings.step_counter;
   const int64_t bytes = static_cast<int64_t>(step % args.rings.size) * args.rings.result_bytes;
   auto* rows = reinterpret_cast<RowResult*>(
@@ -48,7 +51,8 @@ __global__ void __launch_bounds__(kThreads) AdvanceKernel(AdvanceArgs args, Step
 }
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
-  AdvanceKernel<<<1, kThreads, 0, context.stream>>>(ArgsAs<AdvanceArgs>(args), state);
+  LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, AdvanceKernel,
+                   ArgsAs<AdvanceArgs>(args), state);
 }
 
 }  // namespace

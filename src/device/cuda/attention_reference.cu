@@ -1,9 +1,10 @@
 // The attention backend "cuda-reference": any head size, KV as f32, bf16 or f16, every parameter.
-// Cache layout of a layer: [num_blocks] of { k [Hkv, block_size, D], v [Hkv, block_size, Dv] }.
 // A block computes one query head of one token, segment after segment of kKvSegment positions; each
 // sum is one chain in ascending order, so a result depends on nothing but the token and its cache.
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
+#include "device/cuda/kv_cache.cuh"
+#include "device/cuda/overlap.cuh"
 #include "ops/attention/attention.h"
 #include "ops/attention/softmax_state.h"
 #include "ops/math.h"
@@ -15,63 +16,8 @@ constexpr int kThreads = 128;
 constexpr int kLanes = 16;
 constexpr unsigned kLaneMask = 0xffffu;
 
-// A layer's cache and how positions find their place in it.
-struct KvCache {
-  std::byte* data = nullptr;
-  int32_t block_size = 0;
-  int32_t max_blocks_per_row = 0;
-  int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;
-  int32_t v_head_dim = 0;
-
-  __device__ int64_t BlockElements() const {
-    return int64_t{num_kv_heads} * block_size * (head_dim + v_head_dim);
-  }
-  template <typename Kv>
-  __device__ Kv* Key(int32_t block, int32_t offset, int32_t head) const {
-    return reinterpret_cast<Kv*>(data) + block * BlockElements() +
-           (int64_t{head} * block_size + offset) * head_dim;
-  }
-  template <typename Kv>
-  __device__ Kv* Value(int32_t block, int32_t offset, int32_t head) const {
-    return reinterpret_cast<Kv*>(data) + block * BlockElements() +
-           int64_t{num_kv_heads} * block_size * head_dim +
-           (int64_t{head} * block_size + offset) * v_head_dim;
-  }
-};
-
-struct WriteKvArgs {
-  Matrix k;
-  Matrix v;
-  KvCache cache;
-};
-
-template <typename T, typename Kv>
-__global__ void __launch_bounds__(kThreads)
-    WriteKvKernel(WriteKvArgs args, View<T> k, View<T> v, StepState state) {
-  const int32_t t = static_cast<int32_t>(blockIdx.x);
-  if (t >= state.header->num_tokens) return;
-  const int32_t r = state.token_rows[t];
-  if (r < 0) return;
-  const KvCache& cache = args.cache;
-  const int32_t position = state.positions[t];
-  const int32_t offset = position % cache.block_size;
-  const int32_t block = state.block_tables[int64_t{state.rows[r].row} * cache.max_blocks_per_row +
-                                           position / cache.block_size];
-  const int32_t k_width = cache.num_kv_heads * cache.head_dim;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < k_width; i += kThreads) {
-    const int32_t head = i / cache.head_dim;
-    cache.Key<Kv>(block, offset, head)[i % cache.head_dim] = FromFloat<Kv>(ToFloat(k.Row(t)[i]));
-  }
-  const int32_t v_width = cache.num_kv_heads * cache.v_head_dim;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_width; i += kThreads) {
-    const int32_t head = i / cache.v_head_dim;
-    cache.Value<Kv>(block, offset, head)[i % cache.v_head_dim] =
-        FromFloat<Kv>(ToFloat(v.Row(t)[i]));
-  }
-}
-
 struct AttentionArgs {
+  BoundLaunch write_kv;  // launch null: an op of its own
   Matrix q;
   Matrix out;
   KvCache cache;
@@ -205,22 +151,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-KvCache CacheOf(const KvLayer& layer, LayerIdx index, const BindContext& context) {
-  return {.data = context.kv_layer(index),
-          .block_size = context.limits().block_size,
-          .max_blocks_per_row = context.limits().max_blocks_per_row,
-          .num_kv_heads = layer.num_kv_heads,
-          .head_dim = static_cast<int32_t>(layer.head_dim),
-          .v_head_dim = static_cast<int32_t>(layer.v_head_dim)};
-}
-
-template <typename T, typename Kv>
-void LaunchWriteKv(const void* args, const StepState& state, const LaunchContext& context) {
-  const WriteKvArgs& write = ArgsAs<WriteKvArgs>(args);
-  WriteKvKernel<T, Kv><<<context.shape.tokens, kThreads, 0, context.stream>>>(
-      write, ViewOf<T>(write.k), ViewOf<T>(write.v), state);
-}
-
 size_t SharedBytes(const KvCache& cache) {
   return (cache.head_dim + kKvSegment + 2 * cache.v_head_dim) * sizeof(float);
 }
@@ -228,23 +158,12 @@ size_t SharedBytes(const KvCache& cache) {
 template <typename T, typename Kv>
 void LaunchAttention(const void* args, const StepState& state, const LaunchContext& context) {
   const AttentionArgs& attention = ArgsAs<AttentionArgs>(args);
+  if (attention.write_kv.launch != nullptr) {
+    attention.write_kv.launch(attention.write_kv.args, state, context);
+  }
   const dim3 grid(context.shape.tokens, attention.params.num_heads);
   AttentionKernel<T, Kv><<<grid, kThreads, SharedBytes(attention.cache), context.stream>>>(
       attention, ViewOf<T>(attention.q), ViewOf<T>(attention.out), state);
-}
-
-Result<BoundLaunch> BindWriteKv(const OpRecord& op, BindContext& context) {
-  const LayerIdx index = op.params.As<WriteKvParams>().layer;
-  const KvLayer& layer = context.program().kv_layers[index.value()];
-  const WriteKvArgs args{.k = context.Resolve(op.inputs[0]),
-                         .v = context.Resolve(op.inputs[1]),
-                         .cache = CacheOf(layer, index, context)};
-  CHECK(args.k.dtype == args.v.dtype);
-  const LaunchFn launch = ForDType(args.k.dtype, [&layer]<typename T>(ElementOf<T>) -> LaunchFn {
-    return ForDType(layer.dtype,
-                    []<typename Kv>(ElementOf<Kv>) -> LaunchFn { return LaunchWriteKv<T, Kv>; });
-  });
-  return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
 Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
@@ -254,6 +173,9 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
                      .out = context.Resolve(op.outputs[0]),
                      .cache = CacheOf(layer, params.layer, context),
                      .params = params};
+  if (op.inputs.size() == 3) {
+    SPRY_ASSIGN_OR_RETURN(args.write_kv, BindFoldedWriteKv(op, context));
+  }
   int next = 0;
   if (params.has_alibi) args.slopes = context.Floats(op.weights[next++]);
   if (params.has_sinks) args.sinks = context.Floats(op.weights[next]);
@@ -263,11 +185,6 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
                     []<typename Kv>(ElementOf<Kv>) -> LaunchFn { return LaunchAttention<T, Kv>; });
   });
   return BoundLaunch{op.id, launch, context.Keep(args)};
-}
-
-int64_t BytesPerBlock(const KvLayer& layer, int block_size) {
-  return RowBytes(layer.dtype,
-                  layer.num_kv_heads * block_size * (layer.head_dim + layer.v_head_dim));
 }
 
 }  // namespace
@@ -282,7 +199,7 @@ CudaAttentionBackend CudaReferenceAttention() {
                     .alibi = true,
                     .sinks = true,
                     .capturable = true},
-          .bytes_per_block = BytesPerBlock,
+          .bytes_per_block = KvBytesPerBlock,
           .bind_write_kv = BindWriteKv,
           .bind_attention = BindAttention};
 }

@@ -14,10 +14,15 @@
 namespace spry::cuda {
 namespace {
 
+// Compute capability of the first cards with programmatic dependent launch: Hopper.
+constexpr int kFirstOverlapping = 9;
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(const PluginOptions& options, const cudaDeviceProp& properties)
-      : options_(options), properties_(properties), attention_{CudaReferenceAttention()} {}
+      : options_(options),
+        properties_(properties),
+        attention_{CudaAttention(), CudaReferenceAttention()} {}
 
   std::string_view name() const override { return "cuda"; }
 
@@ -41,6 +46,9 @@ class CudaDevice final : public Device {
   }
 
   DType ActivationDType(DType compute) const override { return compute; }
+  Fusions fusions() const override {
+    return {.norm_into_linear = true, .write_kv_into_attention = true};
+  }
 
   Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const override {
     SPRY_ASSIGN_OR_RETURN(const int attention, SelectAttention(program, options));
@@ -54,6 +62,8 @@ class CudaDevice final : public Device {
                               options,
                               {.ordinal = options_.ordinal,
                                .capture_graphs = options_.capture_graphs,
+                               .processors = properties_.multiProcessorCount,
+                               .overlap = properties_.major >= kFirstOverlapping,
                                .attention = attention_[attention]});
   }
 

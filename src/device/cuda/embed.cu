@@ -1,5 +1,7 @@
 // embed (ops/embed.h): a block copies one token's row.
 #include "device/cuda/element.cuh"
+#include "device/cuda/overlap.cuh"
+#include "device/cuda/weight_tiles.h"
 #include "ops/embed.h"
 
 namespace spry::cuda {
@@ -17,22 +19,24 @@ struct EmbedArgs {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     EmbedKernel(EmbedArgs args, View<T> x, StepState state) {
+  LetNextStart();
+  AwaitPrevious();
   const int32_t t = static_cast<int32_t>(blockIdx.x);
   if (t >= state.header->num_tokens) return;
   const int64_t width = args.x.width;
   T* out = x.Row(t);
   const bool live = state.token_rows[t] >= 0;
-  const T* token = reinterpret_cast<const T*>(args.table.data) + state.token_ids[t] * width;
-  const T* position = nullptr;
-  if (args.positions.data != nullptr) {
-    position = reinterpret_cast<const T*>(args.positions.data) +
-               (state.positions[t] + args.params.position_offset) * width;
-  }
+  const T* table = reinterpret_cast<const T*>(args.table.data);
+  const T* positions = reinterpret_cast<const T*>(args.positions.data);
+  const int64_t token = state.token_ids[t];
+  const int64_t position = state.positions[t] + args.params.position_offset;
   for (int64_t i = threadIdx.x; i < width; i += kThreads) {
     float value = 0.0f;
     if (live) {
-      value = ToFloat(token[i]);
-      if (position != nullptr) value += ToFloat(position[i]);
+      value = ToFloat(table[WeightOffset(args.table, token, i)]);
+      if (positions != nullptr) {
+        value += ToFloat(positions[WeightOffset(args.positions, position, i)]);
+      }
     }
     out[i] = FromFloat<T>(value);
   }
@@ -41,8 +45,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   const EmbedArgs& embed = ArgsAs<EmbedArgs>(args);
-  EmbedKernel<T>
-      <<<context.shape.tokens, kThreads, 0, context.stream>>>(embed, ViewOf<T>(embed.x), state);
+  LaunchOverlapped(context, {.blocks = dim3(context.shape.tokens), .threads = kThreads},
+                   EmbedKernel<T>, embed, ViewOf<T>(embed.x), state);
 }
 
 }  // namespace

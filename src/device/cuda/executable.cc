@@ -12,6 +12,7 @@
 #include "device/cuda/error.h"
 #include "device/cuda/graphs.h"
 #include "device/cuda/memory.h"
+#include "device/cuda/sample_plain.h"
 #include "device/cuda/weights.h"
 
 namespace spry::cuda {
@@ -43,7 +44,11 @@ class CudaExecutable final : public Executable {
  public:
   CudaExecutable(const Program& program, MemoryPlan plan, const StepLimits& limits,
                  const CudaExecutableOptions& options)
-      : program_(program), plan_(std::move(plan)), limits_(limits), options_(options) {}
+      : program_(program),
+        plan_(std::move(plan)),
+        limits_(limits),
+        options_(options),
+        plain_rows_(limits.max_rows) {}
 
   ~CudaExecutable() override {
     // Memory must outlive the kernels in flight.
@@ -69,7 +74,7 @@ class CudaExecutable final : public Executable {
     CHECK(header.num_samples <= limits_.max_samples);
     last_shape_ = {
         .tokens = header.num_tokens, .rows = header.num_rows, .samples = header.num_samples};
-    const LaunchShape shape = BucketOf(header, limits_);
+    const LaunchShape shape = BucketOf(header, limits_, plain_rows_.Update(Slot(step)));
     if (!options_.capture_graphs) return LaunchAll(shape);
     SPRY_ASSIGN_OR_RETURN(const cudaGraphExec_t graph, graphs_->Get(shape));
     return CudaStatus(cudaGraphLaunch(graph, stream_.get()), "cudaGraphLaunch");
@@ -126,6 +131,8 @@ class CudaExecutable final : public Executable {
     SPRY_RETURN_IF_ERROR(reserve(weights_, plan_.weight_bytes, "weights"));
     SPRY_RETURN_IF_ERROR(reserve(arena_, plan_.buffers.arena_bytes, "activations"));
     SPRY_RETURN_IF_ERROR(reserve(state_, plan_.state_bytes, "step arrays"));
+    SPRY_RETURN_IF_ERROR(reserve(sampling_, plan_.sampling_bytes, "sampling"));
+    SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(sampling_.data(), 0, plan_.sampling_bytes));
     SPRY_RETURN_IF_ERROR(reserve(kv_, plan_.kv_block_bytes * limits_.num_blocks, "KV blocks"));
     SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(state_.data(), 0, plan_.state_bytes));
     SPRY_ASSIGN_OR_RETURN(rings_memory_, MappedMemory::Allocate(plan_.ring_bytes));
@@ -150,10 +157,12 @@ class CudaExecutable final : public Executable {
   }
 
   Status Bind() {
-    context_.emplace(
-        program_, limits_, plan_,
-        BindContext::Regions{.weights = weights_.data(), .arena = arena_.data(), .kv = kv_.data()},
-        rings_);
+    context_.emplace(program_, limits_, plan_,
+                     BindContext::Regions{.weights = weights_.data(),
+                                          .arena = arena_.data(),
+                                          .kv = kv_.data(),
+                                          .sampling = sampling_.data()},
+                     rings_);
     const KernelTable table = MakeKernelTable(options_.attention);
     for (const OpRecord& op : program_.ops) {
       SPRY_ASSIGN_OR_RETURN(const BoundLaunch launch,
@@ -165,7 +174,10 @@ class CudaExecutable final : public Executable {
   }
 
   Status LaunchAll(const LaunchShape& shape) {
-    const LaunchContext context{.stream = stream_.get(), .shape = shape};
+    const LaunchContext context{.stream = stream_.get(),
+                                .shape = shape,
+                                .processors = options_.processors,
+                                .overlap = options_.overlap};
     for (const BoundLaunch& bound : launches_) {
       bound.launch(bound.args, step_state_, context);
       const cudaError_t error = cudaGetLastError();
@@ -185,6 +197,7 @@ class CudaExecutable final : public Executable {
   DeviceMemory arena_;
   DeviceMemory state_;
   DeviceMemory kv_;
+  DeviceMemory sampling_;
   MappedMemory rings_memory_;
   Stream stream_;
   StepRings rings_;
@@ -194,6 +207,7 @@ class CudaExecutable final : public Executable {
   std::optional<BindContext> context_;
   std::vector<BoundLaunch> launches_;
   std::optional<GraphCache> graphs_;
+  PlainRows plain_rows_;
   LaunchShape last_shape_;  // the true counts of the step launched last
   uint64_t polls_ = 0;
 };

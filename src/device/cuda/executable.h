@@ -14,6 +14,8 @@ namespace spry::cuda {
 struct CudaExecutableOptions {
   int ordinal = 0;
   bool capture_graphs = true;
+  int32_t processors = 1;  // multiprocessors of the card
+  bool overlap = false;    // programmatic dependent launch
   CudaAttentionBackend attention;
 };
 

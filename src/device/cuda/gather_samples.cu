@@ -1,5 +1,6 @@
 // gather_samples (ops/sampling.h): copies the rows whose logits are wanted.
 #include "device/cuda/element.cuh"
+#include "device/cuda/overlap.cuh"
 
 namespace spry::cuda {
 namespace {
@@ -14,6 +15,8 @@ struct GatherArgs {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     GatherKernel(View<T> x, View<T> y, int64_t width, StepState state) {
+  LetNextStart();
+  AwaitPrevious();
   const int32_t l = static_cast<int32_t>(blockIdx.x);
   if (l >= state.header->num_samples) return;
   const T* from = x.Row(state.sample_tokens[l]);
@@ -25,8 +28,9 @@ template <typename T>
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   if (context.shape.samples == 0) return;
   const GatherArgs& gather = ArgsAs<GatherArgs>(args);
-  GatherKernel<T><<<context.shape.samples, kThreads, 0, context.stream>>>(
-      ViewOf<T>(gather.x), ViewOf<T>(gather.y), gather.y.width, state);
+  LaunchOverlapped(context, {.blocks = dim3(context.shape.samples), .threads = kThreads},
+                   GatherKernel<T>, ViewOf<T>(gather.x), ViewOf<T>(gather.y), gather.y.width,
+                   state);
 }
 
 }  // namespace

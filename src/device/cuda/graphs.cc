@@ -26,10 +26,11 @@ int32_t DecodeBucket(int32_t count) {
 
 }  // namespace
 
-LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits) {
-  const bool decode = header.num_tokens == header.num_samples;
-  const auto bucket = decode ? DecodeBucket : PowerOfTwo;
-  LaunchShape shape;
+LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, bool plain_sampling) {
+  const bool all_sampled = header.num_tokens == header.num_samples;
+  const auto bucket = all_sampled ? DecodeBucket : PowerOfTwo;
+  LaunchShape shape{.decode = header.num_tokens == header.num_rows,
+                    .plain_sampling = plain_sampling};
   shape.tokens = std::min(bucket(header.num_tokens), limits.max_tokens);
   shape.samples = std::min(bucket(header.num_samples), limits.max_samples);
   shape.rows = std::min(shape.tokens, limits.max_rows);  // a row has at least one token
@@ -48,9 +49,7 @@ GraphCache::~GraphCache() {
 Result<cudaGraphExec_t> GraphCache::Get(const LaunchShape& shape) {
   // A few hundred entries at most, and a serving process uses a handful: a scan beats a hash.
   for (const Entry& entry : entries_) {
-    if (entry.shape.tokens == shape.tokens && entry.shape.samples == shape.samples) {
-      return entry.graph;
-    }
+    if (entry.shape == shape) return entry.graph;
   }
   const SteadyClock clock;
   const int64_t begin = clock.NowNanos();

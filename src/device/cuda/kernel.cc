@@ -30,7 +30,8 @@ WeightMatrix BindContext::Weight(WeightId id) const {
   return {.data = regions_.weights + placement.offset,
           .dtype = placement.dtype,
           .rows = record.rows,
-          .columns = record.columns};
+          .columns = record.columns,
+          .tiled = placement.tiled};
 }
 
 const float* BindContext::Floats(WeightId id) const {

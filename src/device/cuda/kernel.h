@@ -23,11 +23,15 @@
 
 namespace spry::cuda {
 
-// Upper bounds of a step's counts.
+// Upper bounds of a step's counts, and what all its rows have in common: the key of a graph.
 struct LaunchShape {
   int32_t tokens = 0;
   int32_t rows = 0;
   int32_t samples = 0;
+  bool decode = false;          // every row has one token
+  bool plain_sampling = false;  // every row is greedy or has a temperature, nothing else
+
+  bool operator==(const LaunchShape&) const = default;
 
   int32_t Of(RowDim dim) const {
     return dim == RowDim::kTokens ? tokens : dim == RowDim::kRows ? rows : samples;
@@ -37,6 +41,8 @@ struct LaunchShape {
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   LaunchShape shape;
+  int32_t processors = 1;  // multiprocessors of the card
+  bool overlap = false;    // the card knows programmatic dependent launch (overlap.cuh)
 };
 
 using LaunchFn = void (*)(const void* args, const StepState& state, const LaunchContext& context);
@@ -56,12 +62,13 @@ struct Matrix {
   int64_t stride = 0;
 };
 
-// A weight matrix on the card, [rows, columns] packed.
+// A weight matrix on the card, [rows, columns] packed, row by row or in tiles (weight_tiles.h).
 struct WeightMatrix {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
   int64_t rows = 0;
   int64_t columns = 0;
+  bool tiled = false;
 };
 
 // The rings that host and card share, as the card addresses them. Entry i of each lies i * bytes
@@ -84,6 +91,7 @@ class BindContext {
     std::byte* weights = nullptr;
     std::byte* arena = nullptr;
     std::byte* kv = nullptr;
+    std::byte* sampling = nullptr;  // scratch of the plain sampler
   };
 
   BindContext(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
@@ -96,6 +104,7 @@ class BindContext {
   Matrix Resolve(const Tensor& tensor) const;
   WeightMatrix Weight(WeightId id) const;
   const float* Floats(WeightId id) const;  // a vector or a rope table
+  std::byte* sampling_scratch() const { return regions_.sampling; }
   std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
 
   // Copies `args` to where they stay.
@@ -123,13 +132,15 @@ struct CudaAttentionBackend {
   AttentionBackend facts;
   int64_t (*bytes_per_block)(const KvLayer& layer, int block_size) = nullptr;
   BindFn bind_write_kv = nullptr;
-  BindFn bind_attention = nullptr;
+  BindFn bind_attention = nullptr;  // with write_kv folded in or not (ops/attention/attention.h)
 };
 
 // The binder of every op; write_kv and attention come from the backend.
 using KernelTable = std::array<BindFn, kNumOps>;
 KernelTable MakeKernelTable(const CudaAttentionBackend& attention);
 
+// The fast one: 16-bit KV, head sizes 64 and 128.
+CudaAttentionBackend CudaAttention();
 // Any head size and every parameter, in the CPU reference's order of operations.
 CudaAttentionBackend CudaReferenceAttention();
 

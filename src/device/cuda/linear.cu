@@ -1,9 +1,12 @@
-// linear (ops/linear.h): y = act(x W^T + bias) + residual. A block makes 8 rows x 32 outputs, a
+// linear (ops/linear.h): binds the tensor-core kernels (linear_mma.h) where they serve, and holds
+// the plain kernel for f32 and for odd shapes. There a block makes 8 rows x 32 outputs, a
 // thread one of them: a single chain of fmaf over K in ascending order, whatever the number of
 // rows, which is also the CPU reference's order. Tiles of K pass through shared memory as f32.
 #include "device/cuda/activate.cuh"
 #include "device/cuda/element.cuh"
+#include "device/cuda/linear_mma.h"
 #include "ops/linear.h"
+#include "ops/norm.h"
 
 namespace spry::cuda {
 namespace {
@@ -98,10 +101,74 @@ void Launch(const void* args, const StepState& state, const LaunchContext& conte
   LinearKernel<T, Y><<<grid, kThreads, 0, context.stream>>>(linear, state);
 }
 
+// The norm that was folded into a linear, as an op of its own.
+OpRecord NormOf(const OpRecord& op, const LinearParams& params) {
+  OpRecord norm{.id = params.norm == NormKind::kLayer ? OpId::kLayerNorm : OpId::kRmsNorm,
+                .inputs = {op.inputs[0]},
+                .outputs = {op.outputs[1]},
+                .params = OpParams::Of(NormParams{params.norm_epsilon})};
+  for (int i = params.has_bias ? 2 : 1; i < op.weights.size(); ++i) norm.weights.Add(op.weights[i]);
+  return norm;
+}
+
+Result<BoundLaunch> BindMma(const OpRecord& op, BindContext& context) {
+  const LinearParams params = op.params.As<LinearParams>();
+  const WeightMatrix weight = context.Weight(op.weights[0]);
+  MmaLinearArgs args{.x = context.Resolve(op.inputs[0]),
+                     .y = context.Resolve(op.outputs[0]),
+                     .weight = reinterpret_cast<const uint4*>(weight.data),
+                     .outputs = static_cast<int32_t>(weight.rows),
+                     .depth = static_cast<int32_t>(weight.columns),
+                     .activation = params.activation};
+  if (params.has_bias) args.bias = context.Floats(op.weights[1]);
+  if (params.has_residual) args.residual = context.Resolve(op.inputs[1]);
+  if (params.norm != NormKind::kNone) {
+    const int first = params.has_bias ? 2 : 1;
+    args.normed = context.Resolve(op.outputs[1]);
+    args.norm = {.kind = params.norm,
+                 .epsilon = params.norm_epsilon,
+                 .weight = context.Floats(op.weights[first])};
+    if (params.norm == NormKind::kLayer) args.norm.bias = context.Floats(op.weights[first + 1]);
+  }
+  return BoundLaunch{op.id, ChooseMmaLinear(args.x.dtype, args.y.dtype), context.Keep(args)};
+}
+
+// A norm, then a linear.
+struct NormedLinear {
+  BoundLaunch norm;
+  BoundLaunch linear;
+};
+
+void LaunchNormedLinear(const void* args, const StepState& state, const LaunchContext& context) {
+  const NormedLinear& both = ArgsAs<NormedLinear>(args);
+  both.norm.launch(both.norm.args, state, context);
+  both.linear.launch(both.linear.args, state, context);
+}
+
+Result<BoundLaunch> BindNormedLinear(const OpRecord& op, BindContext& context) {
+  LinearParams params = op.params.As<LinearParams>();
+  const OpRecord norm = NormOf(op, params);
+  OpRecord linear{.id = op.id, .outputs = {op.outputs[0]}, .weights = {op.weights[0]}};
+  if (params.has_bias) linear.weights.Add(op.weights[1]);
+  params.norm = NormKind::kNone;
+  linear.params = OpParams::Of(params);
+  linear.inputs.Add(op.outputs[1]);
+  for (int i = 1; i < op.inputs.size(); ++i) linear.inputs.Add(op.inputs[i]);
+  NormedLinear both;
+  SPRY_ASSIGN_OR_RETURN(both.norm, norm.id == OpId::kLayerNorm ? BindLayerNorm(norm, context)
+                                                               : BindRmsNorm(norm, context));
+  SPRY_ASSIGN_OR_RETURN(both.linear, BindLinear(linear, context));
+  return BoundLaunch{op.id, LaunchNormedLinear, context.Keep(both)};
+}
+
 }  // namespace
 
 Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context) {
   const LinearParams params = op.params.As<LinearParams>();
+  const WeightMatrix matrix = context.Weight(op.weights[0]);
+  const bool wide_norm = params.norm != NormKind::kNone && matrix.columns > kMaxNormWidth;
+  if (matrix.tiled && !wide_norm) return BindMma(op, context);
+  if (params.norm != NormKind::kNone) return BindNormedLinear(op, context);
   LinearArgs args{.x = context.Resolve(op.inputs[0]),
                   .y = context.Resolve(op.outputs[0]),
                   .weight = context.Weight(op.weights[0]),

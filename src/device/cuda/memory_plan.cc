@@ -3,6 +3,9 @@
 #include <map>
 #include <string>
 
+#include "device/cuda/sample_plain.h"
+#include "device/cuda/weight_tiles.h"
+
 namespace spry::cuda {
 namespace {
 
@@ -29,6 +32,7 @@ void PlaceWeights(const Program& program, MemoryPlan& plan) {
       placement.offset = known->second;
       placement.shared = !is_new;
     }
+    placement.tiled = IsTiled(placement.dtype, weight.rows, weight.columns);
     if (!placement.shared) {
       plan.weight_bytes += AlignDevice(weight.rows * RowBytes(placement.dtype, weight.columns));
     }
@@ -41,7 +45,7 @@ void PlaceWeights(const Program& program, MemoryPlan& plan) {
 MemoryNeeds MemoryPlan::needs() const {
   return {.weights = weight_bytes,
           .activations = buffers.arena_bytes,
-          .step = state_bytes + ring_bytes,
+          .step = state_bytes + sampling_bytes + ring_bytes,
           .kv_per_block = kv_block_bytes};
 }
 
@@ -51,6 +55,7 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   PlaceWeights(program, plan);
   plan.buffers = PlanBuffers(program, limits);
   plan.state_bytes = kStepCounterBytes + StepStateBytes(limits);
+  plan.sampling_bytes = PlainSamplingBytes(limits.max_samples);
   plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
   for (const KvLayer& layer : program.kv_layers) {
     plan.kv_layer_bytes.push_back(attention.bytes_per_block(layer, limits.block_size));

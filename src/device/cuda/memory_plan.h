@@ -27,6 +27,7 @@ struct WeightPlacement {
   DType dtype = DType::kF32;
   int64_t offset = 0;
   bool shared = false;  // another weight's bytes; nothing to load
+  bool tiled = false;   // weight_tiles.h
 };
 
 struct MemoryPlan {
@@ -34,6 +35,7 @@ struct MemoryPlan {
   int64_t weight_bytes = 0;
   BufferPlan buffers;
   int64_t state_bytes = 0;              // counter and step state on the card
+  int64_t sampling_bytes = 0;           // scratch of the plain sampler
   int64_t ring_bytes = 0;               // slots and results in mapped host memory
   std::vector<int64_t> kv_layer_bytes;  // per block, by LayerIdx
   int64_t kv_block_bytes = 0;           // sum of these

@@ -3,6 +3,8 @@
 // The formulas are those of the CPU reference, to the bit.
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
+#include "device/cuda/packed_logit.cuh"
+#include "device/cuda/sample_plain.h"
 #include "ops/math.h"
 #include "ops/random.h"
 
@@ -19,26 +21,6 @@ __device__ uint64_t BlockMax(uint64_t value) {
 }
 __device__ uint64_t BlockSum(uint64_t value) {
   return BlockReduce<kThreads>(value, [](uint64_t a, uint64_t b) { return a + b; });
-}
-
-// Unsigned numbers in the order of the floats; both zeros are one.
-__device__ uint32_t OrderedKey(float value) {
-  const uint32_t bits = BitsFromFloat(value + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-__device__ float FloatFromKey(uint32_t key) {
-  return FloatFromBits((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
-}
-
-// Larger for a larger value, then for a lower id.
-__device__ uint64_t Pack(float value, int32_t id) {
-  return uint64_t{OrderedKey(value)} << 32 | ~static_cast<uint32_t>(id);
-}
-__device__ int32_t PackedId(uint64_t packed) {
-  return static_cast<int32_t>(~static_cast<uint32_t>(packed));
-}
-__device__ float PackedValue(uint64_t packed) {
-  return FloatFromKey(static_cast<uint32_t>(packed >> 32));
 }
 
 // A row of logits, seen by the whole block.
@@ -311,11 +293,15 @@ __global__ void __launch_bounds__(kThreads)
 
 struct SampleArgs {
   Matrix logits;
+  std::byte* plain_scratch = nullptr;
 };
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   if (context.shape.samples == 0) return;
   const Matrix& logits = ArgsAs<SampleArgs>(args).logits;
+  if (context.shape.plain_sampling) {
+    return LaunchPlainSample(logits, ArgsAs<SampleArgs>(args).plain_scratch, state, context);
+  }
   SampleKernel<<<context.shape.samples, kThreads, 0, context.stream>>>(
       ViewOf<float>(logits), static_cast<int32_t>(logits.width), state);
 }
@@ -323,7 +309,7 @@ void Launch(const void* args, const StepState& state, const LaunchContext& conte
 }  // namespace
 
 Result<BoundLaunch> BindSample(const OpRecord& op, BindContext& context) {
-  const SampleArgs args{context.Resolve(op.inputs[0])};
+  const SampleArgs args{context.Resolve(op.inputs[0]), context.sampling_scratch()};
   CHECK(args.logits.dtype == DType::kF32);
   if (args.logits.width > int64_t{kMaxSegments} * kSumSegment) {
     return Unimplemented("sample: the vocabulary has " + std::to_string(args.logits.width) +

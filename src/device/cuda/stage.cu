@@ -1,6 +1,7 @@
 // stage (ops/stage.h): reads the step's slot across the bus. One block, because rows must wait for
 // all joins; a decode step moves a few hundred bytes.
 #include "device/cuda/element.cuh"
+#include "device/cuda/overlap.cuh"
 #include "ops/stage.h"
 
 namespace spry::cuda {
@@ -30,7 +31,10 @@ __device__ StepSlot SlotOfStep(const StepRings& rings) {
   return slot;
 }
 
-__global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepState state) {
+__global__ void __launch_bounds__(kThreads)
+    StageKernel(StageArgs args, int32_t bucket_tokens, StepState state) {
+  LetNextStart();
+  AwaitPrevious();
   const StepSlot slot = SlotOfStep(args.rings);
   __shared__ StepHeader header;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
@@ -45,6 +49,11 @@ __global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepStat
   }
   __syncthreads();
   for (int32_t r = thread; r < header.num_rows; r += kThreads) StageRow(state, slot.rows[r], r);
+  // Kernels that size themselves by the bucket see padding beyond the true counts.
+  for (int32_t t = header.num_tokens + thread; t < bucket_tokens; t += kThreads) {
+    state.token_slots[t] = -1;
+    state.token_rows[t] = -1;
+  }
   __syncthreads();
   // A warp takes each short row, the whole block each long one.
   const int32_t lane = thread % kWarp;
@@ -60,7 +69,8 @@ __global__ void __launch_bounds__(kThreads) StageKernel(StageArgs args, StepStat
 }
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
-  StageKernel<<<1, kThreads, 0, context.stream>>>(ArgsAs<StageArgs>(args), state);
+  LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, StageKernel,
+                   ArgsAs<StageArgs>(args), context.shape.tokens, state);
 }
 
 }  // namespace

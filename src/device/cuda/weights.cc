@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "device/cuda/error.h"
+#include "device/cuda/memory.h"
+#include "device/cuda/weight_tiles.h"
 #include "tensor/dequantize.h"
 #include "tensor/float16.h"
 
@@ -62,10 +64,26 @@ Status UploadTensor(const HostTensor& tensor, int64_t columns, DType dtype, std:
   return {};
 }
 
+// Room for the largest tensor that has to be put into tiles.
+int64_t StagingBytes(const Program& program, const MemoryPlan& plan) {
+  int64_t bytes = 0;
+  for (size_t id = 0; id < program.weights.size(); ++id) {
+    if (!plan.weights[id].tiled || plan.weights[id].shared) continue;
+    for (const WeightHandle& part : program.weights[id].parts) {
+      bytes = std::max(bytes, part.shape[0] * RowBytes(plan.weights[id].dtype, part.shape[1]));
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Status UploadWeights(const Program& program, const MemoryPlan& plan, std::byte* region,
                      const CompileOptions& options) {
+  DeviceMemory staging;
+  if (const int64_t bytes = StagingBytes(program, plan); bytes > 0) {
+    SPRY_ASSIGN_OR_RETURN(staging, DeviceMemory::Allocate(bytes, "weights on their way"));
+  }
   int64_t done_bytes = 0;
   for (size_t id = 0; id < program.weights.size(); ++id) {
     const WeightPlacement& placement = plan.weights[id];
@@ -73,6 +91,7 @@ Status UploadWeights(const Program& program, const MemoryPlan& plan, std::byte* 
     const WeightRecord& weight = program.weights[id];
     const int64_t row_bytes = RowBytes(placement.dtype, weight.columns);
     std::byte* at = region + placement.offset;
+    int64_t first_row = 0;
     for (const WeightHandle& part : weight.parts) {
       SPRY_ASSIGN_OR_RETURN(const HostTensor tensor, part.read());
       // Vectors are stacked element by element, matrices row by row.
@@ -85,13 +104,20 @@ Status UploadWeights(const Program& program, const MemoryPlan& plan, std::byte* 
                                            part.shape.ToString(), expected));
       }
       const int64_t columns = weight.columns == 1 ? rows : weight.columns;
-      SPRY_RETURN_IF_ERROR(UploadTensor(tensor, columns, placement.dtype, at));
-      at += rows * row_bytes;
+      std::byte* target = placement.tiled ? staging.data() : at + first_row * row_bytes;
+      SPRY_RETURN_IF_ERROR(UploadTensor(tensor, columns, placement.dtype, target));
+      if (placement.tiled) {
+        // The default stream, as the copies: the next copy waits for the tiling.
+        TileRows(staging.data(), first_row, rows, weight.columns, at, cudaStream_t{});
+        SPRY_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+      }
+      first_row += rows;
       done_bytes += rows * row_bytes;
       if (options.progress) options.progress(done_bytes, plan.weight_bytes);
     }
   }
-  return {};
+  // `staging` goes with this function: tiling must be over.
+  return CudaStatus(cudaDeviceSynchronize(), "cudaDeviceSynchronize after loading");
 }
 
 }  // namespace spry::cuda

@@ -34,6 +34,7 @@ struct AttentionParams {
   bool has_sinks = false;  // weights (after slopes): sinks [H] f32
 };
 
+// inputs of attention: q; after fusion q, k, v, and the op writes k and v to the cache first.
 struct WriteKvParams {
   LayerIdx layer;
 };

@@ -8,19 +8,21 @@ namespace {
 
 struct Args {
   Matrix x, y;
-  Activation activation = Activation::kNone;
 };
 
+// The activation is a template parameter so that the compiler sees one formula per loop.
+template <Activation kActivation>
 void RunActivation(const void* opaque, const StepState& state, Worker& worker) {
   const Args& args = *static_cast<const Args*>(opaque);
   const Share share = ShareOf(NumRows(args.x.rows, state), worker);
   for (int64_t r = share.begin; r < share.end; ++r) {
     const float* x = args.x.Row(r);
     float* y = args.y.Row(r);
-    for (int64_t i = 0; i < args.y.width; ++i) y[i] = ApplyActivation(args.activation, x[i]);
+    for (int64_t i = 0; i < args.y.width; ++i) y[i] = ApplyActivation(kActivation, x[i]);
   }
 }
 
+template <Activation kActivation>
 void RunGatedActivation(const void* opaque, const StepState& state, Worker& worker) {
   const Args& args = *static_cast<const Args*>(opaque);
   const Share share = ShareOf(NumRows(args.x.rows, state), worker);
@@ -29,26 +31,46 @@ void RunGatedActivation(const void* opaque, const StepState& state, Worker& work
     const float* up = gate + args.y.width;
     float* y = args.y.Row(r);
     for (int64_t i = 0; i < args.y.width; ++i) {
-      y[i] = ApplyActivation(args.activation, gate[i]) * up[i];
+      y[i] = ApplyActivation(kActivation, gate[i]) * up[i];
     }
   }
 }
 
-Args Resolve(const OpRecord& op, const BindContext& context) {
-  return {.x = context.Resolve(op.inputs[0]),
-          .y = context.Resolve(op.outputs[0]),
-          .activation = op.params.As<ActivationParams>().activation};
+struct Variants {
+  KernelFn none, relu, silu;
+
+  KernelFn operator[](Activation activation) const {
+    switch (activation) {
+      case Activation::kNone: return none;
+      case Activation::kRelu: return relu;
+      case Activation::kSilu: return silu;
+    }
+    return none;
+  }
+};
+
+constexpr Variants kActivations = {RunActivation<Activation::kNone>,
+                                   RunActivation<Activation::kRelu>,
+                                   RunActivation<Activation::kSilu>};
+constexpr Variants kGatedActivations = {RunGatedActivation<Activation::kNone>,
+                                        RunGatedActivation<Activation::kRelu>,
+                                        RunGatedActivation<Activation::kSilu>};
+
+BoundCall Bind(const OpRecord& op, BindContext& context, const Variants& variants) {
+  const Args args{.x = context.Resolve(op.inputs[0]), .y = context.Resolve(op.outputs[0])};
+  return {.op = op.id,
+          .run = variants[op.params.As<ActivationParams>().activation],
+          .args = context.Keep(args)};
 }
 
 }  // namespace
 
 Result<BoundCall> BindActivation(const OpRecord& op, BindContext& context) {
-  return BoundCall{.op = op.id, .run = RunActivation, .args = context.Keep(Resolve(op, context))};
+  return Bind(op, context, kActivations);
 }
 
 Result<BoundCall> BindGatedActivation(const OpRecord& op, BindContext& context) {
-  return BoundCall{
-      .op = op.id, .run = RunGatedActivation, .args = context.Keep(Resolve(op, context))};
+  return Bind(op, context, kGatedActivations);
 }
 
 }  // namespace spry::reference

@@ -15,21 +15,20 @@ struct Args {
 };
 
 // For a pair (a, b) at angle: a' = fmaf(a, cos, -(b * sin)), b' = fmaf(b, cos, a * sin).
-void RotateHead(const RopeParams& params, const float* table, float* head) {
-  const int half = params.rotary_dim / 2;
+template <bool kInterleaved>
+void RotateHead(int half, const float* __restrict table, float* __restrict head) {
   const float* cosines = table;
   const float* sines = table + half;
-  const int step = params.interleaved ? 2 : 1;
-  const int other = params.interleaved ? 1 : half;
   for (int i = 0; i < half; ++i) {
-    float& first = head[i * step];
-    float& second = head[i * step + other];
+    float& first = head[kInterleaved ? 2 * i : i];
+    float& second = head[kInterleaved ? 2 * i + 1 : i + half];
     const float a = first, b = second;
     first = fmaf(a, cosines[i], -(b * sines[i]));
     second = fmaf(b, cosines[i], a * sines[i]);
   }
 }
 
+template <bool kInterleaved>
 void Run(const void* opaque, const StepState& state, Worker& worker) {
   const Args& args = *static_cast<const Args*>(opaque);
   const RopeParams& params = args.params;
@@ -39,10 +38,10 @@ void Run(const void* opaque, const StepState& state, Worker& worker) {
     CHECK(position >= 0 && position < args.table_rows);  // lengths are checked at submission
     const float* table = args.table + int64_t{position} * params.rotary_dim;
     for (int h = 0; h < params.num_heads; ++h) {
-      RotateHead(params, table, args.q.Row(t) + h * params.head_dim);
+      RotateHead<kInterleaved>(params.rotary_dim / 2, table, args.q.Row(t) + h * params.head_dim);
     }
     for (int h = 0; h < params.num_kv_heads; ++h) {
-      RotateHead(params, table, args.k.Row(t) + h * params.head_dim);
+      RotateHead<kInterleaved>(params.rotary_dim / 2, table, args.k.Row(t) + h * params.head_dim);
     }
   }
 }
@@ -55,7 +54,9 @@ Result<BoundCall> BindRope(const OpRecord& op, BindContext& context) {
             .table_rows = context.program().weight(op.weights[0]).rows,
             .params = op.params.As<RopeParams>()};
   SPRY_ASSIGN_OR_RETURN(args.table, context.LoadFloats(op.weights[0]));
-  return BoundCall{.op = op.id, .run = Run, .args = context.Keep(args)};
+  return BoundCall{.op = op.id,
+                   .run = args.params.interleaved ? Run<true> : Run<false>,
+                   .args = context.Keep(args)};
 }
 
 }  // namespace spry::reference

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "device/cpu/reference/kernels.h"
 #include "device/cpu/reference/lanes.h"
@@ -13,6 +14,7 @@ namespace {
 
 struct Args {
   Matrix logits;
+  std::byte* const* masses = nullptr;  // [workers, vocabulary] uint32, for top_p
 };
 
 constexpr float kInfinity = INFINITY;
@@ -22,13 +24,22 @@ struct Extremes {
   bool has_nan = false;
 };
 
+// In lanes, which a maximum does not mind, so that the loop becomes vectors.
 Extremes FindExtremes(const float* logits, int64_t vocab_size) {
-  Extremes extremes;
-  for (int64_t i = 0; i < vocab_size; ++i) {
-    extremes.max = logits[i] > extremes.max ? logits[i] : extremes.max;
-    extremes.has_nan |= logits[i] != logits[i];
+  float max[kLanes];
+  int32_t nans[kLanes] = {};
+  std::fill_n(max, kLanes, -kInfinity);
+  const auto add = [&](float logit, int64_t lane) {
+    max[lane] = logit > max[lane] ? logit : max[lane];
+    nans[lane] |= logit != logit;
+  };
+  const int64_t whole = vocab_size / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) add(logits[i + lane], lane);
   }
-  return extremes;
+  for (int64_t i = whole; i < vocab_size; ++i) add(logits[i], i - whole);
+  return {.max = *std::max_element(max, max + kLanes),
+          .has_nan = std::any_of(nans, nans + kLanes, [](int32_t nan) { return nan != 0; })};
 }
 
 int32_t FirstOf(const float* logits, float value, int32_t vocab_size) {
@@ -138,7 +149,7 @@ Selection SelectByWeight(const float* logits, int32_t vocab_size, uint64_t targe
     for (int32_t i = 0; i < vocab_size; ++i) {
       const uint64_t difference = OrderedKey(logits[i]) ^ selection.key;
       if (difference >> shift >> kDigitBits != 0) continue;  // another prefix
-      weights[(OrderedKey(logits[i]) >> shift) & ((1 << kDigitBits) - 1)] += weight(logits[i]);
+      weights[(OrderedKey(logits[i]) >> shift) & ((1 << kDigitBits) - 1)] += weight(i);
     }
     uint32_t digit = (1 << kDigitBits) - 1;
     while (digit > 0 && selection.above + weights[digit] < target) {
@@ -161,113 +172,133 @@ struct Kept {
 
 class Filter {
  public:
-  Filter(const RowParams& params, const float* logits, int32_t vocab_size, float max)
-      : params_(params), logits_(logits), vocab_size_(vocab_size), max_(max) {}
+  // `masses` is room for [vocab_size].
+  Filter(const RowParams& params, std::span<const float> logits, float max, uint32_t* masses)
+      : params_(params), logits_(logits), max_(max), masses_(masses) {}
 
   // (logit - max) / temperature: at most 0, so that no temperature overflows.
   float Scaled(float logit) const { return (logit - max_) / params_.temperature; }
 
   Kept Keep() const {
     Kept kept;
-    if (params_.top_k > 0 && params_.top_k < vocab_size_) {
+    if (params_.top_k > 0 && params_.top_k < size()) {
       kept.lowest_key =
-          SelectByWeight(logits_, vocab_size_, params_.top_k, [](float) { return 1; }).key;
+          SelectByWeight(logits_.data(), size(), params_.top_k, [](int32_t) { return 1; }).key;
     }
-    if (params_.top_p >= 1.0f && params_.min_p <= 0.0f) return kept;
-    // min_p is a bound on the probability, hence on the logit: the lowest that passes.
+    // min_p is a bound on the probability, hence on the logit.
     if (params_.min_p > 0.0f) kept.lowest_key = std::max(kept.lowest_key, LowestByMinP());
-    if (params_.top_p >= 1.0f) return kept;
-    const auto mass = [&](float logit) -> uint64_t {
-      if (OrderedKey(logit) < kept.lowest_key) return 0;
-      return static_cast<uint64_t>(Exp(Scaled(logit)) * kMassUnit);
-    };
-    uint64_t total = 0;
-    for (int32_t i = 0; i < vocab_size_; ++i) total += mass(logits_[i]);
-    const double wanted =
-        std::ceil(static_cast<double>(params_.top_p) * static_cast<double>(total));
-    const uint64_t target = std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, total);
-    const Selection selection = SelectByWeight(logits_, vocab_size_, target, mass);
-    kept.lowest_key = selection.key;
-    for (int32_t i = 0; i < vocab_size_; ++i) {
-      if (OrderedKey(logits_[i]) != selection.key) continue;
-      const uint64_t each = mass(logits_[i]);
-      kept.ties = (target - selection.above + each - 1) / each;
-      break;
-    }
+    if (params_.top_p < 1.0f) KeepTopP(kept);
     return kept;
   }
 
  private:
+  int32_t size() const { return static_cast<int32_t>(logits_.size()); }
+
   uint32_t LowestByMinP() const {
     uint32_t lowest = OrderedKey(max_);
-    for (int32_t i = 0; i < vocab_size_; ++i) {
-      if (Exp(Scaled(logits_[i])) < params_.min_p) continue;
-      lowest = std::min(lowest, OrderedKey(logits_[i]));
+    for (const float logit : logits_) {
+      if (Exp(Scaled(logit)) < params_.min_p) continue;
+      lowest = std::min(lowest, OrderedKey(logit));
     }
     return lowest;
   }
 
+  void KeepTopP(Kept& kept) const {
+    uint64_t total = 0;
+    for (int32_t i = 0; i < size(); ++i) {
+      const auto mass = static_cast<int32_t>(Exp(Scaled(logits_[i])) * kMassUnit);
+      masses_[i] = OrderedKey(logits_[i]) < kept.lowest_key ? 0 : static_cast<uint32_t>(mass);
+      total += masses_[i];
+    }
+    const double wanted =
+        std::ceil(static_cast<double>(params_.top_p) * static_cast<double>(total));
+    const uint64_t target = std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, total);
+    const Selection selection =
+        SelectByWeight(logits_.data(), size(), target, [this](int32_t i) { return masses_[i]; });
+    kept.lowest_key = selection.key;
+    for (int32_t i = 0; i < size(); ++i) {
+      if (OrderedKey(logits_[i]) != selection.key) continue;
+      kept.ties = (target - selection.above + masses_[i] - 1) / masses_[i];
+      return;
+    }
+  }
+
   const RowParams& params_;
-  const float* logits_;
-  int32_t vocab_size_;
+  std::span<const float> logits_;
   float max_;
+  uint32_t* masses_;
 };
 
 // ---- the draw ----
 
-int32_t Draw(const RowState& row, const float* logits, int32_t vocab_size, float max) {
-  const Filter filter(row.params, logits, vocab_size, max);
+// Scores of this many ids are computed at once, kept or not, as vectors.
+constexpr int32_t kScoresAtOnce = 256;
+
+int32_t Draw(const RowState& row, std::span<const float> logits, float max, uint32_t* masses) {
+  const Filter filter(row.params, logits, max, masses);
   const Kept kept = filter.Keep();
   const DrawKey key = MakeDrawKey(row.params.seed, row.num_outputs);
+  const int32_t vocab_size = static_cast<int32_t>(logits.size());
   int32_t best = 0;
   float best_score = -kInfinity;
   uint64_t ties = 0;
-  for (int32_t i = 0; i < vocab_size; ++i) {
-    const uint32_t ordered = OrderedKey(logits[i]);
-    if (ordered < kept.lowest_key) continue;
-    if (ordered == kept.lowest_key && ++ties > kept.ties) continue;
-    const float score = filter.Scaled(logits[i]) + DrawGumbel(key, i);
-    if (score > best_score) {
-      best = i;
-      best_score = score;
+  for (int32_t begin = 0; begin < vocab_size; begin += kScoresAtOnce) {
+    const int32_t count = std::min(kScoresAtOnce, vocab_size - begin);
+    float scores[kScoresAtOnce];
+    for (int32_t i = 0; i < count; ++i) {
+      scores[i] = filter.Scaled(logits[begin + i]) + DrawGumbel(key, begin + i);
+    }
+    for (int32_t i = 0; i < count; ++i) {
+      const uint32_t ordered = OrderedKey(logits[begin + i]);
+      if (ordered < kept.lowest_key) continue;
+      if (ordered == kept.lowest_key && ++ties > kept.ties) continue;
+      if (scores[i] <= best_score) continue;
+      best = begin + i;
+      best_score = scores[i];
     }
   }
   return best;
 }
 
-void SampleRow(const RowState& row, float* logits, int32_t vocab_size, Sampled& sampled) {
-  const Extremes raw = FindExtremes(logits, vocab_size);
+void SampleRow(const RowState& row, std::span<float> logits, uint32_t* masses, Sampled& sampled) {
+  const int32_t vocab_size = static_cast<int32_t>(logits.size());
+  const Extremes raw = FindExtremes(logits.data(), vocab_size);
   sampled.saw_nan = raw.has_nan || !std::isfinite(raw.max);  // an infinity is as useless as a NaN
   if (sampled.saw_nan) return;
   {
     const bool mask_stops = row.num_outputs < row.params.min_outputs;
     const RowParams unmasked;
-    const StopMask mask(mask_stops ? row.params : unmasked, logits);
-    const float max = mask_stops ? FindExtremes(logits, vocab_size).max : raw.max;
+    const StopMask mask(mask_stops ? row.params : unmasked, logits.data());
+    const float max = mask_stops ? FindExtremes(logits.data(), vocab_size).max : raw.max;
     // Were every id a stop id, nothing would be left to draw from: the first is as good as any.
     const bool draws = row.params.temperature > 0.0f && max > -kInfinity;
-    sampled.token = draws ? Draw(row, logits, vocab_size, max) : FirstOf(logits, max, vocab_size);
+    sampled.token =
+        draws ? Draw(row, logits, max, masses) : FirstOf(logits.data(), max, vocab_size);
   }
   if (row.params.num_logprobs < 0) return;
-  ReportLogprobs(logits, vocab_size, raw.max, row.params.num_logprobs, sampled);
+  ReportLogprobs(logits.data(), vocab_size, raw.max, row.params.num_logprobs, sampled);
 }
 
 // By sampled rows.
 void Run(const void* opaque, const StepState& state, Worker& worker) {
   const Args& args = *static_cast<const Args*>(opaque);
+  const int64_t vocab_size = args.logits.width;
+  uint32_t* masses = reinterpret_cast<uint32_t*>(*args.masses) + worker.index() * vocab_size;
   const Share share = ShareOf(state.header->num_samples, worker);
   for (int64_t l = share.begin; l < share.end; ++l) {
     const StagedRow& row = state.rows[state.sample_rows[l]];
     if (!row.live) continue;
-    SampleRow(state.row_states[row.row], args.logits.Row(l),
-              static_cast<int32_t>(args.logits.width), state.sampled[l]);
+    const std::span<float> logits(args.logits.Row(l), vocab_size);
+    SampleRow(state.row_states[row.row], logits, masses, state.sampled[l]);
   }
 }
 
 }  // namespace
 
 Result<BoundCall> BindSample(const OpRecord& op, BindContext& context) {
-  const Args args{.logits = context.Resolve(op.inputs[0])};
+  const Matrix logits = context.Resolve(op.inputs[0]);
+  const int64_t bytes = context.pool().size() * logits.width * sizeof(uint32_t);
+  const Args args{.logits = logits, .masses = context.ShareScratch(bytes)};
   return BoundCall{.op = op.id, .run = Run, .args = context.Keep(args)};
 }
 

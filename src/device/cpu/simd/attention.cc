@@ -110,16 +110,23 @@ class LineRunner {
     return block;
   }
 
+  // Of the keys that any line of the row sees.
   void FindTiles(const RowLines& row, int kv_head, int64_t segment) {
-    const int64_t end = std::min((segment + 1) * kKvSegment, row.position + row.tokens);
+    if (found_.blocks == row.blocks && found_.kv_head == kv_head && found_.segment == segment) {
+      return;
+    }
+    found_ = {.blocks = row.blocks, .kv_head = kv_head, .segment = segment};
+    const int64_t begin = segment * kKvSegment;
+    const int64_t end = std::min(begin + kKvSegment, row.position + row.tokens);
     const int lanes = args_.layout.lanes();
     const int block_size = args_.layout.block_size();
+    const int32_t* blocks = row.blocks + begin / block_size;
     int i = 0;
-    for (int64_t at = segment * kKvSegment; at < end; at += lanes, ++i) {
-      const int64_t block = row.blocks[at / block_size];
-      const int64_t slot = at % block_size;
-      memory_.keys[i] = args_.cache + args_.layout.KeyTile(block, kv_head, slot);
-      memory_.values[i] = args_.cache + args_.layout.Value(block, kv_head, slot);
+    for (int64_t at = begin; at < end; at += block_size, ++blocks) {
+      for (int slot = 0; slot < block_size; slot += lanes, ++i) {
+        memory_.keys[i] = args_.cache + args_.layout.KeyTile(*blocks, kv_head, slot);
+        memory_.values[i] = args_.cache + args_.layout.Value(*blocks, kv_head, slot);
+      }
     }
   }
 
@@ -159,8 +166,16 @@ class LineRunner {
     }
   }
 
+  // What the tiles in memory_ are of.
+  struct Found {
+    const int32_t* blocks = nullptr;
+    int kv_head = 0;
+    int64_t segment = 0;
+  };
+
   const AttentionArgs& args_;
   WorkerMemory& memory_;
+  Found found_;
 };
 
 // What the lines before `line` cost, in keys.

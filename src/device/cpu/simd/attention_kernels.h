@@ -43,9 +43,9 @@ struct AttentionKernels {
   // out = output / sum.
   void (*finish)(const SoftmaxState& state, const float* output, int64_t v_head_dim,
                  float* out) = nullptr;
-  // Puts a key into its lane of a tile (`key` points at the lane's first element), and a value into
-  // its row.
-  void (*write_key[kNumKvKinds])(const float* from, int64_t head_dim, std::byte* key) = {};
+  // Puts a key into a lane of its tile, and a value into its row. By kind.
+  void (*write_key[kNumKvKinds])(const float* from, int64_t head_dim, int lane,
+                                 std::byte* tile) = {};
   void (*write_value[kNumKvKinds])(const float* from, int64_t v_head_dim, std::byte* value) = {};
 };
 

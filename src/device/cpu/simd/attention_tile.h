@@ -30,14 +30,62 @@ SPRY_INLINE typename V::Float LoadKv(const std::byte* p) {
   return V::Load(reinterpret_cast<const float*>(p));
 }
 
-// The scores of L lines and the keys of T tiles, from tile `first` on.
+// The first or the second of two neighbouring vectors; bf16 ones lie in pairs (kv_tiles.h).
+template <typename V, KvKind kKind, int kWhich>
+SPRY_INLINE typename V::Float LoadOfPair(const std::byte* p) {
+  if constexpr (kKind == KvKind::kBF16) {
+    const typename V::Int both = V::LoadInt(p);
+    if constexpr (kWhich == 0) return V::AsFloat(V::template ShiftLeft<16>(both));
+    return V::AsFloat(V::And(both, V::SetInt(static_cast<int>(0xffff0000u))));
+  } else {
+    return LoadKv<V, kKind>(p + kWhich * V::kLanes * kKvBytes<kKind>);
+  }
+}
+
+// C vectors of a value.
+template <typename V, KvKind kKind, int C>
+SPRY_INLINE void LoadVectors(const std::byte* p, typename V::Float (&v)[C]) {
+  constexpr int kVectorBytes = V::kLanes * kKvBytes<kKind>;
+  if constexpr (C % 2 == 0) {
+#pragma GCC unroll 8
+    for (int c = 0; c < C; c += 2) {
+      v[c] = LoadOfPair<V, kKind, 0>(p + c * kVectorBytes);
+      v[c + 1] = LoadOfPair<V, kKind, 1>(p + c * kVectorBytes);
+    }
+  } else {
+    static_assert(C == 1);  // the last of an odd number of vectors is no pair
+    v[0] = LoadKv<V, kKind>(p);
+  }
+}
+
+// One element of T keys for L lines.
+template <typename V, KvKind kKind, int kWhich, int L, int T>
+SPRY_INLINE void AddProducts(const std::byte* const (&keys)[T], int64_t offset,
+                             const float* const (&queries)[L], int64_t d,
+                             typename V::Float (&sums)[L][T]) {
+  typename V::Float key[T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) key[t] = LoadOfPair<V, kKind, kWhich>(keys[t] + offset);
+#pragma GCC unroll 8
+  for (int l = 0; l < L; ++l) {
+    const typename V::Float q = V::Set(queries[l][d + kWhich]);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) sums[l][t] = V::Fma(q, key[t], sums[l][t]);
+  }
+}
+
+// The scores of L lines and the keys of T tiles, from tile `first` on of `tiles`.
 template <typename V, KvKind kKind, int L, int T>
-SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first) {
+SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first, int64_t tiles) {
   using F = typename V::Float;
   constexpr int64_t kStep = V::kLanes * kKvBytes<kKind>;
   const std::byte* keys[T];
+  const std::byte* next[T];  // to be fetched meanwhile: the hardware does not foresee a block's end
 #pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) keys[t] = block.keys[first + t];
+  for (int t = 0; t < T; ++t) {
+    keys[t] = block.keys[first + t];
+    next[t] = block.keys[first + t + T < tiles ? first + t + T : first + t];
+  }
   const float* queries[L];
 #pragma GCC unroll 8
   for (int l = 0; l < L; ++l) queries[l] = block.queries[l];
@@ -47,17 +95,14 @@ SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first) {
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) sums[l][t] = V::Zero();
   }
-  const int64_t dim = block.head_dim;
-  for (int64_t d = 0; d < dim; ++d) {
-    F key[T];
+  for (int64_t d = 0; d < block.head_dim; d += 2) {
+    const int64_t offset = d * kStep;
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) key[t] = LoadKv<V, kKind>(keys[t] + d * kStep);
-#pragma GCC unroll 8
-    for (int l = 0; l < L; ++l) {
-      const F q = V::Set(queries[l][d]);
-#pragma GCC unroll 8
-      for (int t = 0; t < T; ++t) sums[l][t] = V::Fma(q, key[t], sums[l][t]);
+    for (int t = 0; t < T; ++t) {
+      for (int i = 0; i < 2 * kStep; i += 64) __builtin_prefetch(next[t] + offset + i);
     }
+    AddProducts<V, kKind, 0, L, T>(keys, offset, queries, d, sums);
+    AddProducts<V, kKind, 1, L, T>(keys, offset, queries, d, sums);
   }
   const F scale = V::Set(block.scale);
 #pragma GCC unroll 8
@@ -116,13 +161,16 @@ SPRY_INLINE void WeighValues(const AttentionBlock& block, int64_t dim) {
   const int64_t shared = block.counts[0];
   for (int64_t tile = 0; tile * V::kLanes < shared; ++tile) {
     const std::byte* value = block.values[tile] + offset;
+    const bool more = (tile + 1) * V::kLanes < shared;
+    const std::byte* next = block.values[more ? tile + 1 : tile] + offset;
     const float* weights = block.scores + tile * V::kLanes;
     const int64_t left = shared - tile * V::kLanes;
     const int64_t count = left < V::kLanes ? left : V::kLanes;
-    for (int64_t j = 0; j < count; ++j, value += row_bytes) {
+    for (int64_t j = 0; j < count; ++j, value += row_bytes, next += row_bytes) {
       F v[C];
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) v[c] = LoadKv<V, kKind>(value + c * kVectorBytes);
+      __builtin_prefetch(next);
+      __builtin_prefetch(next + (C * kVectorBytes - 1));
+      LoadVectors<V, kKind, C>(value, v);
 #pragma GCC unroll 8
       for (int l = 0; l < L; ++l) {
         const F weight = V::Set(weights[l * kKvSegment + j]);
@@ -138,10 +186,10 @@ SPRY_INLINE void WeighValues(const AttentionBlock& block, int64_t dim) {
     for (int64_t j = shared; j < block.counts[l]; ++j) {
       const std::byte* value = block.values[j / V::kLanes] + j % V::kLanes * row_bytes + offset;
       const F weight = V::Set(block.scores[l * kKvSegment + j]);
+      F v[C];
+      LoadVectors<V, kKind, C>(value, v);
 #pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) {
-        sums[l][c] = V::Fma(weight, LoadKv<V, kKind>(value + c * kVectorBytes), sums[l][c]);
-      }
+      for (int c = 0; c < C; ++c) sums[l][c] = V::Fma(weight, v[c], sums[l][c]);
     }
     float* out = block.output + l * block.output_stride + dim;
 #pragma GCC unroll 8
@@ -154,13 +202,14 @@ void Attend(AttentionBlock& block) {
   constexpr int kTiles = 4;
   const int64_t tiles = (block.counts[L - 1] + V::kLanes - 1) / V::kLanes;
   int64_t t = 0;
-  for (; t + kTiles <= tiles; t += kTiles) ScoreTiles<V, kKind, L, kTiles>(block, t);
-  for (; t < tiles; ++t) ScoreTiles<V, kKind, L, 1>(block, t);
+  for (; t + kTiles <= tiles; t += kTiles) ScoreTiles<V, kKind, L, kTiles>(block, t, tiles);
+  for (; t < tiles; ++t) ScoreTiles<V, kKind, L, 1>(block, t, tiles);
   for (int l = 0; l < L; ++l) {
     block.states[l] = Soften<V>(block.scores + l * kKvSegment, block.counts[l]);
   }
   constexpr int kVectors = 4;
   constexpr int kFewVectors = 16 / V::kLanes;  // sizes are multiples of 16
+  static_assert(kFewVectors <= 2);
   int64_t dim = 0;
   for (; dim + kVectors * V::kLanes <= block.v_head_dim; dim += kVectors * V::kLanes) {
     WeighValues<V, kKind, L, kVectors>(block, dim);
@@ -207,19 +256,30 @@ SPRY_INLINE void StoreKv(std::byte* p, typename V::Float x) {
 
 template <typename V, KvKind kKind>
 void WriteValue(const float* from, int64_t v_head_dim, std::byte* value) {
-  for (int64_t d = 0; d < v_head_dim; d += V::kLanes) {
+  int64_t d = 0;
+  if constexpr (kKind == KvKind::kBF16) {
+    for (; d + 2 * V::kLanes <= v_head_dim; d += 2 * V::kLanes) {
+      const auto first = V::template ShiftRight<16>(RoundBitsToBf16<V>(V::Load(from + d)));
+      const auto second = V::And(RoundBitsToBf16<V>(V::Load(from + d + V::kLanes)),
+                                 V::SetInt(static_cast<int>(0xffff0000u)));
+      V::Store(reinterpret_cast<float*>(value + d * 2), V::AsFloat(V::Or(first, second)));
+    }
+  }
+  for (; d < v_head_dim; d += V::kLanes) {
     StoreKv<V, kKind>(value + d * kKvBytes<kKind>, V::Load(from + d));
   }
 }
 
 template <typename V, KvKind kKind>
-void WriteKey(const float* from, int64_t head_dim, std::byte* key) {
-  constexpr int kBytes = kKvBytes<kKind>;
+void WriteKey(const float* from, int64_t head_dim, int lane, std::byte* tile) {
+  constexpr int kPieceBytes = kKind == KvKind::kF16 ? 2 : 4;  // what lies together: pairs of bf16
+  constexpr int kPieces = V::kLanes * kKvBytes<kKind> / kPieceBytes;
+  std::byte* at = tile + lane * kPieceBytes;
   for (int64_t d = 0; d < head_dim; d += V::kLanes) {
-    alignas(64) std::byte elements[V::kLanes * kBytes];
+    alignas(64) std::byte elements[kPieces * kPieceBytes];
     StoreKv<V, kKind>(elements, V::Load(from + d));
-    for (int i = 0; i < V::kLanes; ++i, key += V::kLanes * kBytes) {
-      memcpy(key, elements + i * kBytes, kBytes);
+    for (int i = 0; i < kPieces; ++i, at += V::kLanes * kPieceBytes) {
+      memcpy(at, elements + i * kPieceBytes, kPieceBytes);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "device/cpu/simd/linear.h"
 #include "device/cpu/simd/linear_kernels.h"
 #include "device/cpu/simd/row_ops.h"
+#include "device/cpu/simd/sample.h"
 
 namespace spry {
 namespace {
@@ -34,6 +35,14 @@ Result<BoundCall> BindAvx512Linear(const OpRecord& op, BindContext& context) {
   return BindLinear(op, context, kKernels);
 }
 
+Result<BoundCall> BindAvx2Sample(const OpRecord& op, BindContext& context) {
+  return BindSample(op, context, Avx2SampleKernels());
+}
+
+Result<BoundCall> BindAvx512Sample(const OpRecord& op, BindContext& context) {
+  return BindSample(op, context, Avx512SampleKernels());
+}
+
 // A tile of keys lies in one block, so small blocks are served with shorter vectors.
 const AttentionKernels& Avx512AttentionFor(const BindContext& context) {
   const bool fits = context.limits().block_size >= Avx512AttentionKernels().lanes;
@@ -44,11 +53,13 @@ const AttentionKernels& Avx512AttentionFor(const BindContext& context) {
 
 void UseAvx2Kernels(KernelTable& table) {
   table[static_cast<int>(OpId::kLinear)] = BindAvx2Linear;
+  table[static_cast<int>(OpId::kSample)] = BindAvx2Sample;
   UseRowKernels<Avx2RowKernels>(table);
 }
 
 void UseAvx512Kernels(KernelTable& table) {
   table[static_cast<int>(OpId::kLinear)] = BindAvx512Linear;
+  table[static_cast<int>(OpId::kSample)] = BindAvx512Sample;
   UseRowKernels<Avx512RowKernels>(table);
 }
 

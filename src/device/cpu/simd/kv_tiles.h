@@ -1,7 +1,8 @@
 // The cache layout of the cpu backend. A block holds, for each kv head, its keys and then its
 // values. Keys lie in tiles of as many keys as a vector has lanes, transposed: [D][lanes], so that
 // a lane is a key and the sum over D runs down the lane. Values are rows [key][Dv], so that a lane
-// is an element of the output.
+// is an element of the output. bf16 lies in pairs, which one load and two cheap instructions widen:
+// keys as [D / 2][lanes][2]; in a value, of each 2 * lanes elements, i beside lanes + i.
 #pragma once
 
 #include <cstddef>

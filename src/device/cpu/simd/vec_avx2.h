@@ -82,9 +82,12 @@ struct Avx2 {
     return _mm256_loadu_si256(static_cast<const __m256i*>(p));
   }
   static SPRY_INLINE Int AddInt(Int a, Int b) { return _mm256_add_epi32(a, b); }
+  static SPRY_INLINE Int SubInt(Int a, Int b) { return _mm256_sub_epi32(a, b); }
+  static SPRY_INLINE Int MulInt(Int a, Int b) { return _mm256_mullo_epi32(a, b); }
   static SPRY_INLINE Int MaxInt(Int a, Int b) { return _mm256_max_epi32(a, b); }
   static SPRY_INLINE Int And(Int a, Int b) { return _mm256_and_si256(a, b); }
   static SPRY_INLINE Int Or(Int a, Int b) { return _mm256_or_si256(a, b); }
+  static SPRY_INLINE Int Xor(Int a, Int b) { return _mm256_xor_si256(a, b); }
   static SPRY_INLINE Int SelectNan(Float x, Int yes, Int no) {
     const Float is_nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
     return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(is_nan));
@@ -96,6 +99,10 @@ struct Avx2 {
   template <int kBits>
   static SPRY_INLINE Int ShiftRight(Int a) {
     return _mm256_srli_epi32(a, kBits);
+  }
+  template <int kBits>
+  static SPRY_INLINE Int ShiftRightSigned(Int a) {
+    return _mm256_srai_epi32(a, kBits);
   }
   static SPRY_INLINE Float ToFloat(Int a) { return _mm256_cvtepi32_ps(a); }
   static SPRY_INLINE Int ToInt(Float a) { return _mm256_cvtps_epi32(a); }

@@ -85,9 +85,12 @@ struct Avx512 {
   static SPRY_INLINE Int SetInt(int32_t x) { return _mm512_set1_epi32(x); }
   static SPRY_INLINE Int LoadInt(const void* p) { return _mm512_loadu_si512(p); }
   static SPRY_INLINE Int AddInt(Int a, Int b) { return _mm512_add_epi32(a, b); }
+  static SPRY_INLINE Int SubInt(Int a, Int b) { return _mm512_sub_epi32(a, b); }
+  static SPRY_INLINE Int MulInt(Int a, Int b) { return _mm512_mullo_epi32(a, b); }
   static SPRY_INLINE Int MaxInt(Int a, Int b) { return _mm512_max_epi32(a, b); }
   static SPRY_INLINE Int And(Int a, Int b) { return _mm512_and_si512(a, b); }
   static SPRY_INLINE Int Or(Int a, Int b) { return _mm512_or_si512(a, b); }
+  static SPRY_INLINE Int Xor(Int a, Int b) { return _mm512_xor_si512(a, b); }
   // Lane by lane: yes where x is a NaN.
   static SPRY_INLINE Int SelectNan(Float x, Int yes, Int no) {
     return _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), no, yes);
@@ -99,6 +102,10 @@ struct Avx512 {
   template <int kBits>
   static SPRY_INLINE Int ShiftRight(Int a) {
     return _mm512_srli_epi32(a, kBits);
+  }
+  template <int kBits>
+  static SPRY_INLINE Int ShiftRightSigned(Int a) {
+    return _mm512_srai_epi32(a, kBits);
   }
   static SPRY_INLINE Float ToFloat(Int a) { return _mm512_cvtepi32_ps(a); }
   static SPRY_INLINE Int ToInt(Float a) { return _mm512_cvtps_epi32(a); }  // ties to even

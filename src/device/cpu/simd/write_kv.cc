@@ -13,7 +13,6 @@ struct WriteKvArgs {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t v_head_dim = 0;
-  int64_t element_bytes = 0;
   int32_t max_blocks_per_row = 0;
   std::byte* cache = nullptr;
 };
@@ -33,9 +32,8 @@ void RunWriteKv(const void* opaque, const StepState& state, Worker& worker) {
         state.block_tables[int64_t{row} * args.max_blocks_per_row + position / layout.block_size()];
     const int slot = position % layout.block_size();
     const int lane = slot % layout.lanes();
-    std::byte* tile = args.cache + layout.KeyTile(block, head, slot - lane);
-    args.kernels->write_key[args.kind](args.k.Row(t) + head * args.head_dim, args.head_dim,
-                                       tile + lane * args.element_bytes);
+    args.kernels->write_key[args.kind](args.k.Row(t) + head * args.head_dim, args.head_dim, lane,
+                                       args.cache + layout.KeyTile(block, head, slot - lane));
     args.kernels->write_value[args.kind](args.v.Row(t) + head * args.v_head_dim, args.v_head_dim,
                                          args.cache + layout.Value(block, head, slot));
   }
@@ -55,7 +53,6 @@ Result<BoundCall> BindWriteKv(const OpRecord& op, BindContext& context,
                             .kv_heads = layer.num_kv_heads,
                             .head_dim = layer.head_dim,
                             .v_head_dim = layer.v_head_dim,
-                            .element_bytes = RowBytes(layer.dtype, 1),
                             .max_blocks_per_row = context.limits().max_blocks_per_row,
                             .cache = context.kv_layer(index)};
   return BoundCall{.op = op.id, .run = RunWriteKv, .args = context.Keep(args)};
