@@ -52,5 +52,23 @@ TEST(KernelChoice, TablesAreComplete) {
   }
 }
 
+TEST(KernelChoice, WhatTheVectorBackendLacksIsTheReferences) {
+  const std::vector<CpuAttentionBackend> attention =
+      ChooseKernels(CpuIsa::kAuto, kAvx512Machine)->attention;
+  std::vector<AttentionBackend> facts;
+  for (const CpuAttentionBackend& backend : attention) facts.push_back(backend.facts);
+  const auto serves = [&](const AttentionConfig& config) {
+    return facts[*SelectAttentionBackend(facts, config, "")].name;
+  };
+  AttentionConfig config{.kv = DType::kBF16, .head_dim = 64, .v_head_dim = 64};
+  EXPECT_EQ(serves(config), "cpu");
+  config.window = true;
+  EXPECT_EQ(serves(config), "cpu-reference");
+  config = {.head_dim = 72, .v_head_dim = 64};
+  EXPECT_EQ(serves(config), "cpu-reference");
+  EXPECT_THAT(SelectAttentionBackend(facts, config, "cpu").status().message(),
+              HasSubstr("the head size is 72, it takes 16, 32"));
+}
+
 }  // namespace
 }  // namespace spry
