@@ -103,20 +103,21 @@ Status BenchShape(const BenchForm& form, const GemmShape& shape, const KernelTab
   Linear(tracer, x, {&handle, 1}, {}, {});
   SPRY_ASSIGN_OR_RETURN(const Program program, tracer.Finish(1));
   const StepLimits limits = {.max_tokens = 512, .max_rows = 1, .max_samples = 1};
-  BindContext context(program, limits, pool);
+  SPRY_ASSIGN_OR_RETURN(const std::unique_ptr<BindContext> context,
+                        BindContext::Create(program, limits, pool));
   const OpRecord& op = program.ops.back();
   std::vector<BoundCall> calls;
   const auto start = std::chrono::steady_clock::now();
-  while (context.weight_bytes() < kColdBytes) {
+  while (context->weight_bytes() < kColdBytes) {
     SPRY_ASSIGN_OR_RETURN(const BoundCall call,
-                          kernels[static_cast<int>(OpId::kLinear)](op, context));
+                          kernels[static_cast<int>(OpId::kLinear)](op, *context));
     calls.push_back(call);
   }
   const std::chrono::duration<double> packing = std::chrono::steady_clock::now() - start;
-  context.FinishBinding();
-  float* rows = context.Resolve(x).Row(0);
+  SPRY_RETURN_IF_ERROR(context->FinishBinding());
+  float* rows = context->Resolve(x).Row(0);
   for (int64_t i = 0; i < 512 * shape.k; ++i) rows[i] = static_cast<float>(i * 7 % 31) - 15.0f;
-  const double bytes = static_cast<double>(context.weight_bytes()) / calls.size();
+  const double bytes = static_cast<double>(context->weight_bytes()) / calls.size();
   for (const int32_t m : kRowCounts) {
     const double ops = 2.0 * m * shape.n * shape.k;
     const Times times = Measure(pool, calls, m, ops);
@@ -127,19 +128,19 @@ Status BenchShape(const BenchForm& form, const GemmShape& shape, const KernelTab
         bytes / times.best_us * 1e-3, ops / times.best_us * 1e-3);
   }
   fmt::print("      packed at {:.2f} GB/s\n",
-             static_cast<double>(context.weight_bytes()) / packing.count() * 1e-9);
+             static_cast<double>(context->weight_bytes()) / packing.count() * 1e-9);
   return {};
 }
 
 int Main(std::string_view wanted, int threads, bool only_avx2) {
-  WorkerPool pool(threads);
+  const std::unique_ptr<WorkerPool> pool = *WorkerPool::Create(threads);
   KernelTable kernels = {};
   UseAvx2Kernels(kernels);
   if (!only_avx2 && __builtin_cpu_supports("avx512f")) UseAvx512Kernels(kernels);
   for (const BenchForm& form : kBenchForms) {
     if (!wanted.empty() && wanted != form.name) continue;
     for (const GemmShape& shape : kShapes) {
-      const Status status = BenchShape(form, shape, kernels, pool);
+      const Status status = BenchShape(form, shape, kernels, *pool);
       if (!status.ok()) {
         fmt::print(stderr, "{}\n", status.message());
         return 1;

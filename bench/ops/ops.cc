@@ -158,30 +158,30 @@ class OpsBench {
                 .max_block_writes = 1,
                 .block_size = kBlockSize,
                 .num_blocks = kMaxRows * kMaxLength / kBlockSize},
-        context_(program, limits_, pool),
+        context_(*BindContext::Create(program, limits_, pool)),
         memory_(StepStateBytes(limits_) + 64) {
     void* base = memory_.data();
     size_t space = memory_.size();
     std::align(64, memory_.size() - 64, base, space);
     state_ = MapStepState(limits_, static_cast<std::byte*>(base));
-    context_.AllocateKv(attention.bytes_per_block);
   }
 
   Status Bind() {
+    SPRY_RETURN_IF_ERROR(context_->AllocateKv(attention_.bytes_per_block));
     for (const OpRecord& op : program_.ops) {
       BindFn bind = kernels_[static_cast<int>(op.id)];
       if (op.id == OpId::kWriteKv) bind = attention_.bind_write_kv;
       if (op.id == OpId::kAttention) bind = attention_.bind_attention;
       if (bind == nullptr) continue;  // stage, advance
-      SPRY_ASSIGN_OR_RETURN(const BoundCall call, bind(op, context_));
+      SPRY_ASSIGN_OR_RETURN(const BoundCall call, bind(op, *context_));
       calls_.push_back(call);
     }
-    context_.FinishBinding();
+    SPRY_RETURN_IF_ERROR(context_->FinishBinding());
     std::mt19937 random(1);
     std::normal_distribution<float> normal(0.0f, 2.0f);
     for (const OpRecord& op : program_.ops) {
       if (op.inputs.empty()) continue;
-      const Matrix x = context_.Resolve(op.inputs[0]);
+      const Matrix x = context_->Resolve(op.inputs[0]);
       const int64_t rows = x.rows == RowDim::kTokens ? limits_.max_tokens : limits_.max_samples;
       for (int64_t i = 0; i < rows * x.stride; ++i) x.Row(0)[i] = normal(random);
       if (op.id == OpId::kWriteKv) break;
@@ -193,7 +193,7 @@ class OpsBench {
   void FillLogits() {
     std::mt19937 random(2);
     std::normal_distribution<float> normal(0.0f, 3.0f);
-    const Matrix logits = context_.Resolve(program_.logits);
+    const Matrix logits = context_->Resolve(program_.logits);
     for (int64_t i = 0; i < kMaxRows * logits.width; ++i) logits.Row(0)[i] = normal(random);
   }
 
@@ -246,7 +246,7 @@ class OpsBench {
   WorkerPool& pool_;
   std::string_view only_;
   StepLimits limits_;
-  BindContext context_;
+  std::unique_ptr<BindContext> context_;
   std::vector<std::byte> memory_;
   StepState state_;
   std::vector<BoundCall> calls_;
@@ -279,7 +279,7 @@ Status RunModel(const ModelShape& model, DType kv, const KernelTable& kernels,
 }
 
 int Main(int threads, std::string_view isa, std::string_view kv_name, std::string_view only) {
-  WorkerPool pool(threads);
+  const std::unique_ptr<WorkerPool> pool = *WorkerPool::Create(threads);
   KernelTable kernels = ReferenceKernels();
   CpuAttentionBackend attention = ReferenceAttention();
   if (isa == "avx2" || isa == "avx512") {
@@ -295,7 +295,7 @@ int Main(int threads, std::string_view isa, std::string_view kv_name, std::strin
     if (Traits(dtype).name == kv_name) kv = dtype;
   }
   for (const ModelShape& model : kModels) {
-    const Status status = RunModel(model, kv, kernels, attention, pool, only);
+    const Status status = RunModel(model, kv, kernels, attention, *pool, only);
     if (!status.ok()) {
       fmt::print(stderr, "{}\n", status.message());
       return 1;

@@ -40,10 +40,12 @@ class LoadProgress {
 using TokenizerResult = Result<std::unique_ptr<Tokenizer>>;
 
 std::future<TokenizerResult> BuildTokenizer(std::shared_ptr<const VocabSource> vocab) {
-  return std::async(std::launch::async, [vocab = std::move(vocab)]() -> TokenizerResult {
-    if (vocab == nullptr) return std::unique_ptr<Tokenizer>();
-    return Tokenizer::Create(*vocab);
-  });
+  // Deferred where the system refuses a thread.
+  return std::async(std::launch::async | std::launch::deferred,
+                    [vocab = std::move(vocab)]() -> TokenizerResult {
+                      if (vocab == nullptr) return std::unique_ptr<Tokenizer>();
+                      return Tokenizer::Create(*vocab);
+                    });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ int main(int argc, char** argv) {
   spry::PrepareStreams();
   try {
     return spry::Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return spry::Fail(spry::kExitFailed, "the system refuses more memory (ulimit -v, cgroup)");
   } catch (const std::exception& error) {
     return spry::Fail(spry::kExitFailed, error.what());
   }

@@ -33,7 +33,7 @@ CpuTarget::CpuTarget(const KernelChoice& kernels, int threads)
     : name_(fmt::format("{}, {} threads", kernels.name, threads)),
       kernels_(kernels),
       quantizes_activations_(kernels.name != "reference"),
-      pool_(std::make_shared<WorkerPool>(threads)) {}
+      pool_(*WorkerPool::Create(threads)) {}
 
 std::unique_ptr<CpuExecutable> CpuTarget::CompileCpu(const Program& program,
                                                      const StepLimits& limits) const {

@@ -15,11 +15,11 @@ namespace {
 
 TEST(WorkerPool, EveryWorkerRunsOnce) {
   for (const int workers : {1, 2, 3, 8}) {
-    WorkerPool pool(workers);
-    EXPECT_EQ(pool.size(), workers);
+    const auto pool = *WorkerPool::Create(workers);
+    EXPECT_EQ(pool->size(), workers);
     std::vector<int> runs(workers);
     for (int i = 0; i < 200; ++i) {
-      pool.Run(
+      pool->Run(
           [](const void* context, Worker& worker) {
             auto& counts =
                 *const_cast<std::vector<int>*>(static_cast<const std::vector<int>*>(context));
@@ -41,9 +41,9 @@ struct Rounds {
 // Each round every worker writes its own value and then reads all others'.
 TEST(WorkerPool, BarrierOrdersMemory) {
   for (const int workers : {2, 3, 8}) {  // 8 is more than a small machine has
-    WorkerPool pool(workers);
+    const auto pool = *WorkerPool::Create(workers);
     Rounds rounds{.values = std::vector<int64_t>(workers)};
-    pool.Run(
+    pool->Run(
         [](const void* context, Worker& worker) {
           auto& shared = *const_cast<Rounds*>(static_cast<const Rounds*>(context));
           for (int64_t round = 1; round <= 300; ++round) {
@@ -67,15 +67,15 @@ int64_t ProcessCpuNanos() {
 }
 
 TEST(WorkerPool, IdleUsesNoCpu) {
-  WorkerPool pool(4);
-  pool.Run([](const void*, Worker&) {}, nullptr);
+  const auto pool = *WorkerPool::Create(4);
+  pool->Run([](const void*, Worker&) {}, nullptr);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the spin is long over
   const int64_t before = ProcessCpuNanos();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_LT(ProcessCpuNanos() - before, 5'000'000);
   // Asleep is not gone.
   std::atomic<int> runs{0};
-  pool.Run(
+  pool->Run(
       [](const void* context, Worker&) {
         ++*const_cast<std::atomic<int>*>(static_cast<const std::atomic<int>*>(context));
       },
@@ -84,10 +84,10 @@ TEST(WorkerPool, IdleUsesNoCpu) {
 }
 
 TEST(WorkerPool, RunAllocatesNothing) {
-  WorkerPool pool(3);
-  pool.Run([](const void*, Worker&) {}, nullptr);
+  const auto pool = *WorkerPool::Create(3);
+  pool->Run([](const void*, Worker&) {}, nullptr);
   const uint64_t before = ProcessAllocations();
-  for (int i = 0; i < 20; ++i) pool.Run([](const void*, Worker& w) { w.Barrier(); }, nullptr);
+  for (int i = 0; i < 20; ++i) pool->Run([](const void*, Worker& w) { w.Barrier(); }, nullptr);
   EXPECT_EQ(ProcessAllocations(), before);
 }
 

@@ -113,7 +113,7 @@ class LinearRig {
             workers) {}
 
   LinearRig(const LinearSpec& spec, const LinearWeights& weights, const Binder& bind, int workers)
-      : spec_(spec), pool_(workers) {
+      : spec_(spec), pool_(*WorkerPool::Create(workers)) {
     Tracer tracer("rig", {.compute = spec.compute});
     x_ = tracer.NewBuffer("x", RowDim::kTokens, spec.k, DType::kF32);
     const std::vector<WeightHandle> handles = HandlesOf(spec, weights);
@@ -139,12 +139,12 @@ class LinearRig {
     params.has_residual = spec.residual;
     op.params = OpParams::Of(params);
     op.inputs.Add(residual_);  // the plan then gives it memory of its own
-    context_ = std::make_unique<BindContext>(
-        program_, StepLimits{.max_tokens = kMaxRows, .max_rows = 1, .max_samples = 1}, pool_);
+    context_ = *BindContext::Create(
+        program_, StepLimits{.max_tokens = kMaxRows, .max_rows = 1, .max_samples = 1}, *pool_);
     Result<BoundCall> call = bind(op, *context_);
     EXPECT_TRUE(call.ok()) << call.status().message();
     call_ = *call;
-    context_->FinishBinding();
+    EXPECT_TRUE(context_->FinishBinding().ok());
   }
 
   // y of `rows` rows of x (and of residual, when the spec has one).
@@ -165,7 +165,7 @@ class LinearRig {
       const BoundCall& call;
       StepState state;
     } job = {call_, {.header = &header}};
-    pool_.Run(
+    pool_->Run(
         [](const void* context, Worker& worker) {
           const Job& launched = *static_cast<const Job*>(context);
           launched.call.run(launched.call.args, launched.state, worker);
@@ -177,7 +177,7 @@ class LinearRig {
 
  private:
   LinearSpec spec_;
-  WorkerPool pool_;
+  std::unique_ptr<WorkerPool> pool_;
   Program program_;
   Tensor x_, y_, residual_;
   std::unique_ptr<BindContext> context_;

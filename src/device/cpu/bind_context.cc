@@ -14,13 +14,6 @@ constexpr int64_t kSlabBytes = int64_t{64} << 20;
 
 int64_t AlignUp(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
 
-// Compile has checked that the address space takes the whole plan, so this cannot fail.
-MemoryRegion MapOrDie(int64_t bytes, PageKind pages) {
-  MemoryRegion region = MemoryRegion::Map(bytes, pages);
-  CHECK(region.data() != nullptr);
-  return region;
-}
-
 // Rows and columns of a weight's part as they lie in memory: a vector is one row.
 struct Extent {
   int64_t rows = 1;
@@ -37,8 +30,16 @@ BindContext::BindContext(const Program& program, const StepLimits& limits, Worke
       limits_(limits),
       pool_(pool),
       plan_(PlanBuffers(program, limits)),
-      arena_(MapOrDie(plan_.arena_bytes, PageKind::kHuge)),
       floats_(program.weights.size()) {}
+
+Result<std::unique_ptr<BindContext>> BindContext::Create(const Program& program,
+                                                         const StepLimits& limits,
+                                                         WorkerPool& pool) {
+  std::unique_ptr<BindContext> context(new BindContext(program, limits, pool));
+  SPRY_ASSIGN_OR_RETURN(context->arena_,
+                        MemoryRegion::Map(context->plan_.arena_bytes, PageKind::kHuge));
+  return context;
+}
 
 Matrix BindContext::Resolve(const Tensor& tensor) const {
   std::byte* buffer = arena_.data() + plan_.offset_bytes[tensor.buffer.value()];
@@ -49,10 +50,12 @@ Matrix BindContext::Resolve(const Tensor& tensor) const {
           .stride = tensor.stride};
 }
 
-std::byte* BindContext::AllocateWeights(int64_t bytes) {
+Result<std::byte*> BindContext::AllocateWeights(int64_t bytes) {
   bytes = AlignUp(bytes);
   if (weight_slabs_.empty() || weight_slabs_.back().bytes() - slab_used_ < bytes) {
-    weight_slabs_.push_back(MapOrDie(std::max(bytes, kSlabBytes), PageKind::kHuge));
+    SPRY_ASSIGN_OR_RETURN(MemoryRegion slab,
+                          MemoryRegion::Map(std::max(bytes, kSlabBytes), PageKind::kHuge));
+    weight_slabs_.push_back(std::move(slab));
     slab_used_ = 0;
   }
   std::byte* at = weight_slabs_.back().data() + slab_used_;
@@ -102,8 +105,10 @@ Result<HostTensor> BindContext::LoadRaw(const WeightHandle& part) {
 Result<const float*> BindContext::LoadFloats(WeightId id) {
   if (floats_[id.value()] != nullptr) return floats_[id.value()];
   const WeightRecord& record = program_.weight(id);
-  float* floats = reinterpret_cast<float*>(
+  SPRY_ASSIGN_OR_RETURN(
+      std::byte* const bytes,
       AllocateWeights(record.rows * record.columns * static_cast<int64_t>(sizeof(float))));
+  float* floats = reinterpret_cast<float*>(bytes);
   float* at = floats;
   for (const WeightHandle& part : record.parts) {
     SPRY_ASSIGN_OR_RETURN(const HostTensor tensor, ReadPart(part));
@@ -122,17 +127,20 @@ std::byte* const* BindContext::ShareScratch(int64_t bytes) {
   return &scratch_;
 }
 
-void BindContext::AllocateKv(BytesPerBlockFn bytes_per_block) {
+Status BindContext::AllocateKv(BytesPerBlockFn bytes_per_block) {
   for (const KvLayer& layer : program_.kv_layers) {
     const int64_t bytes = bytes_per_block(layer, limits_.block_size) * limits_.num_blocks;
-    kv_layers_.push_back(MapOrDie(bytes, PageKind::kNormal));
+    SPRY_ASSIGN_OR_RETURN(MemoryRegion region, MemoryRegion::Map(bytes, PageKind::kNormal));
+    kv_layers_.push_back(std::move(region));
   }
+  return {};
 }
 
-void BindContext::FinishBinding() {
-  if (scratch_bytes_ == 0) return;
-  scratch_region_ = MapOrDie(scratch_bytes_, PageKind::kHuge);
+Status BindContext::FinishBinding() {
+  if (scratch_bytes_ == 0) return {};
+  SPRY_ASSIGN_OR_RETURN(scratch_region_, MemoryRegion::Map(scratch_bytes_, PageKind::kHuge));
   scratch_ = scratch_region_.data();
+  return {};
 }
 
 }  // namespace spry

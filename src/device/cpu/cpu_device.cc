@@ -41,8 +41,8 @@ int64_t WeightBytes(const Program& program) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int threads, const KernelChoice& kernels)
-      : pool_(std::make_shared<WorkerPool>(threads)), kernels_(kernels) {}
+  CpuDevice(std::shared_ptr<WorkerPool> pool, const KernelChoice& kernels)
+      : pool_(std::move(pool)), kernels_(kernels) {}
 
   std::string_view name() const override { return "cpu"; }
 
@@ -104,7 +104,7 @@ class CpuDevice final : public Device {
   static Status CheckAddressSpace(const MemoryNeeds& needs, int64_t num_blocks) {
     const int64_t kv = needs.kv_per_block * num_blocks;
     const int64_t total = needs.weights + needs.activations + needs.step + kv;
-    if (MemoryRegion::Map(total, PageKind::kNormal).data() != nullptr) return {};
+    if (MemoryRegion::Map(total, PageKind::kNormal).ok()) return {};
     return ResourceExhausted(
         fmt::format("the system refuses {} bytes of address space (weights {}, activations {}, "
                     "KV cache {}); lower --kv-cache-memory-bytes or the limit on virtual memory",
@@ -127,7 +127,8 @@ Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options) {
   SPRY_ASSIGN_OR_RETURN(const KernelChoice kernels,
                         ChooseKernels(options.isa, DetectCpuFeatures()));
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads, kernels));
+  SPRY_ASSIGN_OR_RETURN(std::shared_ptr<WorkerPool> pool, WorkerPool::Create(threads));
+  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(pool), kernels));
 }
 
 }  // namespace spry

@@ -20,23 +20,27 @@ int64_t CheckpointBytes(const Program& program, const OpRecord& op) {
 
 }  // namespace
 
-CpuExecutable::CpuExecutable(const Program& program, const StepLimits& limits,
-                             std::shared_ptr<WorkerPool> pool)
-    : pool_(std::move(pool)), ring_(limits), context_(program, limits, *pool_) {}
+CpuExecutable::CpuExecutable(const StepLimits& limits, std::shared_ptr<WorkerPool> pool,
+                             MemoryRegion step_memory, std::unique_ptr<BindContext> context)
+    : pool_(std::move(pool)), ring_(limits, std::move(step_memory)), context_(std::move(context)) {}
 
 Result<std::unique_ptr<CpuExecutable>> CpuExecutable::Make(const Program& program,
                                                            const StepLimits& limits,
                                                            std::shared_ptr<WorkerPool> pool,
                                                            const CpuBinding& binding) {
-  auto executable =
-      std::unique_ptr<CpuExecutable>(new CpuExecutable(program, limits, std::move(pool)));
+  SPRY_ASSIGN_OR_RETURN(MemoryRegion step_memory,
+                        MemoryRegion::Map(StepRing::Bytes(limits), PageKind::kNormal));
+  SPRY_ASSIGN_OR_RETURN(std::unique_ptr<BindContext> context,
+                        BindContext::Create(program, limits, *pool));
+  auto executable = std::unique_ptr<CpuExecutable>(
+      new CpuExecutable(limits, std::move(pool), std::move(step_memory), std::move(context)));
   SPRY_RETURN_IF_ERROR(executable->Bind(binding));
   return executable;
 }
 
 Status CpuExecutable::Bind(const CpuBinding& binding) {
-  const Program& program = context_.program();
-  context_.AllocateKv(binding.attention.bytes_per_block);
+  const Program& program = context_->program();
+  SPRY_RETURN_IF_ERROR(context_->AllocateKv(binding.attention.bytes_per_block));
   int64_t total_bytes = 0, done_bytes = 0;
   for (const OpRecord& op : program.ops) total_bytes += CheckpointBytes(program, op);
   for (const OpRecord& op : program.ops) {
@@ -51,13 +55,12 @@ Status CpuExecutable::Bind(const CpuBinding& binding) {
     if (bind == nullptr) {
       return Unimplemented(fmt::format("the CPU device has no kernel for {}", OpName(op.id)));
     }
-    SPRY_ASSIGN_OR_RETURN(const BoundCall call, bind(op, context_));
+    SPRY_ASSIGN_OR_RETURN(const BoundCall call, bind(op, *context_));
     calls_.push_back(call);
     done_bytes += CheckpointBytes(program, op);
     if (binding.progress) binding.progress(done_bytes, total_bytes);
   }
-  context_.FinishBinding();
-  return {};
+  return context_->FinishBinding();
 }
 
 void CpuExecutable::RunCalls(const void* context, Worker& worker) {
@@ -81,14 +84,14 @@ Result<const RowResult*> CpuExecutable::Poll(StepId step) {
 }
 
 Status CpuExecutable::CopyLogits(std::span<float> logits) {
-  const Tensor& tensor = context_.program().logits;
+  const Tensor& tensor = context_->program().logits;
   if (tensor.buffer.value() < 0) return Unimplemented("this program computes no logits");
   const int32_t rows = ring_.state().header->num_samples;
   if (static_cast<int64_t>(logits.size()) != rows * tensor.width) {
     return InvalidArgument(fmt::format("room for {} logits was given; the step has {} x {}",
                                        logits.size(), rows, tensor.width));
   }
-  const Matrix matrix = context_.Resolve(tensor);
+  const Matrix matrix = context_->Resolve(tensor);
   for (int32_t l = 0; l < rows; ++l) {
     std::memcpy(logits.data() + l * tensor.width, matrix.Row(l), tensor.width * sizeof(float));
   }

@@ -33,18 +33,19 @@ class CpuExecutable final : public Executable {
   Status CopyLogits(std::span<float> logits) override;
 
   // For tests of single ops: where a tensor of the program lies.
-  Matrix Resolve(const Tensor& tensor) const { return context_.Resolve(tensor); }
+  Matrix Resolve(const Tensor& tensor) const { return context_->Resolve(tensor); }
   const StepState& state() const { return ring_.state(); }
-  std::byte* kv_layer(LayerIdx layer) const { return context_.kv_layer(layer); }
+  std::byte* kv_layer(LayerIdx layer) const { return context_->kv_layer(layer); }
 
  private:
-  CpuExecutable(const Program& program, const StepLimits& limits, std::shared_ptr<WorkerPool> pool);
+  CpuExecutable(const StepLimits& limits, std::shared_ptr<WorkerPool> pool,
+                MemoryRegion step_memory, std::unique_ptr<BindContext> context);
   Status Bind(const CpuBinding& binding);
   static void RunCalls(const void* context, Worker& worker);
 
   std::shared_ptr<WorkerPool> pool_;
   StepRing ring_;
-  BindContext context_;
+  std::unique_ptr<BindContext> context_;
   std::vector<BoundCall> calls_;
 };
 

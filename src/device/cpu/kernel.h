@@ -67,7 +67,9 @@ inline Share ShareOf(int64_t count, const Worker& worker, int64_t grain = 1) {
 // What binders may use. Lives as long as the executable; everything handed out stays valid with it.
 class BindContext {
  public:
-  BindContext(const Program& program, const StepLimits& limits, WorkerPool& pool);
+  // Whatever allocates fails with ResourceExhausted when the system refuses the memory.
+  static Result<std::unique_ptr<BindContext>> Create(const Program& program,
+                                                     const StepLimits& limits, WorkerPool& pool);
 
   const Program& program() const { return program_; }
   const StepLimits& limits() const { return limits_; }
@@ -76,7 +78,7 @@ class BindContext {
   Matrix Resolve(const Tensor& tensor) const;
 
   // Memory for repacked weights, 64-byte aligned, huge pages where the system gives them.
-  std::byte* AllocateWeights(int64_t bytes);
+  Result<std::byte*> AllocateWeights(int64_t bytes);
   int64_t weight_bytes() const { return weight_bytes_; }
 
   // A weight as f32 [rows, columns]; for the small ones (norms, biases, tables). Ops that share a
@@ -103,10 +105,12 @@ class BindContext {
 
   // For the executable, before and after the binders run.
   using BytesPerBlockFn = int64_t (*)(const KvLayer& layer, int block_size);
-  void AllocateKv(BytesPerBlockFn bytes_per_block);
-  void FinishBinding();  // gives the shared scratch its memory
+  Status AllocateKv(BytesPerBlockFn bytes_per_block);
+  Status FinishBinding();  // gives the shared scratch its memory
 
  private:
+  BindContext(const Program& program, const StepLimits& limits, WorkerPool& pool);
+
   const Program& program_;
   StepLimits limits_;
   WorkerPool& pool_;

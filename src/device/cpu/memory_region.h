@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/status.h"
+
 namespace spry {
 
 enum class PageKind {
@@ -19,8 +21,8 @@ class MemoryRegion {
   MemoryRegion(MemoryRegion&& other) noexcept;
   MemoryRegion& operator=(MemoryRegion&& other) noexcept;
 
-  // An empty region when the system refuses.
-  static MemoryRegion Map(int64_t bytes, PageKind pages);
+  // ResourceExhausted when the system refuses.
+  static Result<MemoryRegion> Map(int64_t bytes, PageKind pages);
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }

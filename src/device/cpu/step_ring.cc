@@ -1,6 +1,7 @@
 #include "device/cpu/step_ring.h"
 
 #include <atomic>
+#include <utility>
 
 #include "ops/advance.h"
 #include "ops/stage.h"
@@ -12,9 +13,9 @@ int64_t StepRing::Bytes(const StepLimits& limits) {
          (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
 }
 
-StepRing::StepRing(const StepLimits& limits)
-    : limits_(limits), memory_(MemoryRegion::Map(Bytes(limits), PageKind::kNormal)) {
-  CHECK(limits.ring_size >= 1 && memory_.data() != nullptr);
+StepRing::StepRing(const StepLimits& limits, MemoryRegion memory)
+    : limits_(limits), memory_(std::move(memory)) {
+  CHECK(limits.ring_size >= 1 && memory_.bytes() >= Bytes(limits));
   std::byte* at = memory_.data();
   state_ = MapStepState(limits, at);
   at += StepStateBytes(limits);

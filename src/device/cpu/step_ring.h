@@ -12,7 +12,8 @@ namespace spry {
 
 class StepRing {
  public:
-  explicit StepRing(const StepLimits& limits);
+  // `memory` has at least Bytes(limits), all zero.
+  StepRing(const StepLimits& limits, MemoryRegion memory);
   // Bound calls point to it.
   StepRing(const StepRing&) = delete;
   StepRing& operator=(const StepRing&) = delete;

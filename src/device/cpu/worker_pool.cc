@@ -1,8 +1,10 @@
 #include "device/cpu/worker_pool.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <chrono>
+#include <system_error>
 
 #include "base/check.h"
 #include "device/cpu/memory_region.h"
@@ -80,11 +82,19 @@ struct WorkerPool::Shared {
 
 void Worker::Barrier() { pool_->shared_->Barrier(); }
 
-WorkerPool::WorkerPool(int num_workers) : shared_(std::make_unique<Shared>()) {
+WorkerPool::WorkerPool() : shared_(std::make_unique<Shared>()) {}
+
+Result<std::unique_ptr<WorkerPool>> WorkerPool::Create(int num_workers) {
+  std::unique_ptr<WorkerPool> pool(new WorkerPool);
+  SPRY_RETURN_IF_ERROR(pool->Start(num_workers));
+  return pool;
+}
+
+Status WorkerPool::Start(int num_workers) {
   CHECK(num_workers >= 1);
   shared_->count = num_workers;
-  shared_->scratch = MemoryRegion::Map(num_workers * kWorkerScratchBytes, PageKind::kHuge);
-  CHECK(shared_->scratch.data() != nullptr);
+  SPRY_ASSIGN_OR_RETURN(shared_->scratch,
+                        MemoryRegion::Map(num_workers * kWorkerScratchBytes, PageKind::kHuge));
   shared_->workers.resize(num_workers);
   for (int i = 0; i < num_workers; ++i) {
     Worker& worker = shared_->workers[i];
@@ -94,9 +104,17 @@ WorkerPool::WorkerPool(int num_workers) : shared_(std::make_unique<Shared>()) {
     worker.scratch_ = {shared_->scratch.data() + i * kWorkerScratchBytes,
                        static_cast<size_t>(kWorkerScratchBytes)};
   }
-  for (int i = 1; i < num_workers; ++i) {
-    shared_->threads.emplace_back([shared = shared_.get(), i] { shared->RunThread(i); });
+  try {
+    for (int i = 1; i < num_workers; ++i) {
+      shared_->threads.emplace_back([shared = shared_.get(), i] { shared->RunThread(i); });
+    }
+  } catch (const std::system_error& error) {
+    return ResourceExhausted(fmt::format(
+        "the system refuses thread {} of {}: {}; lower --threads, or raise the limit on threads "
+        "or on virtual memory",
+        shared_->threads.size() + 1, num_workers, error.code().message()));
   }
+  return {};
 }
 
 WorkerPool::~WorkerPool() {

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
+
 namespace spry {
 
 class WorkerPool;
@@ -39,7 +41,8 @@ class WorkerPool {
  public:
   using Job = void (*)(const void* context, Worker& worker);
 
-  explicit WorkerPool(int num_workers);
+  // ResourceExhausted when the system refuses the memory or a thread.
+  static Result<std::unique_ptr<WorkerPool>> Create(int num_workers);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -52,6 +55,9 @@ class WorkerPool {
  private:
   friend class Worker;
   struct Shared;
+  WorkerPool();
+  Status Start(int num_workers);
+
   std::unique_ptr<Shared> shared_;
 };
 

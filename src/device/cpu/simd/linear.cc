@@ -199,7 +199,7 @@ Status PackWeight(const WeightRecord& record, BindContext& context, LinearArgs& 
     if (IsQuantizedForm(form)) args.quantized_bytes = QuantizedRowBytes(record.columns);
     if (form == WeightForm::kBF16) args.rounded_bytes = RoundedRowBytes(record.columns);
   }
-  std::byte* at = context.AllocateWeights(args.weight_bytes);
+  SPRY_ASSIGN_OR_RETURN(std::byte * at, context.AllocateWeights(args.weight_bytes));
   for (size_t i = 0; i < args.parts.size(); ++i) {
     PackedPart& part = args.parts[i];
     SPRY_RETURN_IF_ERROR(PackPart(record.parts[i], part, record.columns, at, context));
