@@ -32,12 +32,15 @@ __device__ StepSlot SlotOfStep(const StepRings& rings) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    StageKernel(StageArgs args, int32_t bucket_tokens, StepState state) {
+    StageKernel(StageArgs args, int32_t bucket_tokens, int32_t bucket_rows, StepState state) {
   LetNextStart();
   AwaitPrevious();
   const StepSlot slot = SlotOfStep(args.rings);
   __shared__ StepHeader header;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  // In the same trip across the bus as the header, before it says how many there are.
+  SlotRow first_row;
+  if (thread < bucket_rows) first_row = slot.rows[thread];
   if (thread == 0) {
     header = *slot.header;
     *state.header = header;
@@ -48,7 +51,9 @@ __global__ void __launch_bounds__(kThreads)
     ApplyBlockWrite(args.limits, state, slot.block_writes[i]);
   }
   __syncthreads();
-  for (int32_t r = thread; r < header.num_rows; r += kThreads) StageRow(state, slot.rows[r], r);
+  for (int32_t r = thread; r < header.num_rows; r += kThreads) {
+    StageRow(state, r == thread ? first_row : slot.rows[r], r);
+  }
   // Kernels that size themselves by the bucket see padding beyond the true counts.
   for (int32_t t = header.num_tokens + thread; t < bucket_tokens; t += kThreads) {
     state.token_slots[t] = -1;
@@ -70,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, StageKernel,
-                   ArgsAs<StageArgs>(args), context.shape.tokens, state);
+                   ArgsAs<StageArgs>(args), context.shape.tokens, context.shape.rows, state);
 }
 
 }  // namespace
