@@ -51,8 +51,8 @@ class LinearRows {
                            .max_length = kRowOpPositions});
     const Tensor inputs = Embed(tracer, table_.handle);
     Tensor x = inputs.Columns(0, c.k);
-    if (c.norm == NormKind::kLayer) x = LayerNorm(tracer, x, scale_.handle, shift_.handle, 1e-5f);
-    if (c.norm == NormKind::kRms) x = RmsNorm(tracer, x, scale_.handle, 1e-5f);
+    if (c.norm == NormKind::kLayer) x = LayerNorm(tracer, x, scale_.handle, shift_.handle, {1e-5f});
+    if (c.norm == NormKind::kRms) x = RmsNorm(tracer, x, scale_.handle, {1e-5f});
     Tensor y = Linear(tracer, x, {&weight_.handle, 1}, {&bias_.handle, 1}, {});
     if (c.activation != Activation::kNone) y = Activate(tracer, y, c.activation);
     if (c.residual) y = Add(tracer, inputs.Columns(c.k, c.n), y);

@@ -28,8 +28,13 @@ template <typename T, typename Y>
 void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                    const LaunchContext& context) {
   if (rows <= 8) return LaunchFewRowsOf<T, Y, 1>(args, rows, context);
-  if (rows <= 16) return LaunchFewRowsOf<T, Y, 2>(args, rows, context);
-  if (rows <= 32) return LaunchFewRowsOf<T, Y, 4>(args, rows, context);
+  // Few outputs leave multiprocessors idle: then more blocks, of fewer rows.
+  const auto fits = [&](int block_rows) {
+    return args.outputs / kMmaOutputs * CeilDiv(rows, block_rows) <=
+           context.processors * kBlocksPerProcessor;
+  };
+  if (rows <= 16 || fits(16)) return LaunchFewRowsOf<T, Y, 2>(args, rows, context);
+  if (rows <= 32 || fits(32)) return LaunchFewRowsOf<T, Y, 4>(args, rows, context);
   if (rows <= kMaxFewRows) return LaunchFewRowsOf<T, Y, 8>(args, rows, context);
   LaunchOverlapped(
       context,

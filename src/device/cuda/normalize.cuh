@@ -74,28 +74,43 @@ __device__ void NormalizeRow(const NormArgs16& norm, const T* x, T* y, int32_t w
   for (int c = 0; c < kChunks; ++c) {
     if (inside(c)) row[c] = *reinterpret_cast<const uint4*>(x + first + c * kChunkElements);
   }
-  // fn(the two elements of a pair)
-  const auto for_pairs = [&](const auto& fn) {
+  // A lane beyond the width has zeros, which change no sum.
+  float values[kChunks][8];
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      if (!inside(c)) break;
-      const Pair* pairs = reinterpret_cast<const Pair*>(&row[c]);
+  for (int c = 0; c < kChunks; ++c) {
+    const Pair* pairs = reinterpret_cast<const Pair*>(&row[c]);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) fn(ToFloats(pairs[i]));
+    for (int i = 0; i < 4; ++i) {
+      const float2 v = inside(c) ? ToFloats(pairs[i]) : make_float2(0.0f, 0.0f);
+      values[c][2 * i] = v.x;
+      values[c][2 * i + 1] = v.y;
     }
-  };
-  float mean = 0.0f;
+  }
   if (norm.kind == NormKind::kLayer) {
     float sum = 0.0f;
-    for_pairs([&](float2 v) { sum += v.x + v.y; });
-    mean = WarpSum(sum) / static_cast<float>(width);
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+      for (int e = 0; e < 8; e += 2) sum += values[c][e] + values[c][e + 1];
+    }
+    const float mean = WarpSum(sum) / static_cast<float>(width);
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) values[c][e] = inside(c) ? values[c][e] - mean : 0.0f;
+    }
   }
-  float squares = 0.0f;
-  for_pairs([&](float2 v) {
-    squares = fmaf(v.x - mean, v.x - mean, squares);
-    squares = fmaf(v.y - mean, v.y - mean, squares);
-  });
-  const float inverse = 1.0f / sqrtf(WarpSum(squares) / static_cast<float>(width) + norm.epsilon);
+  // Four chains, for their latency.
+  float squares[4] = {};
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      squares[e % 4] = fmaf(values[c][e], values[c][e], squares[e % 4]);
+    }
+  }
+  const float total = WarpSum((squares[0] + squares[1]) + (squares[2] + squares[3]));
+  const float inverse = 1.0f / sqrtf(total / static_cast<float>(width) + norm.epsilon);
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     if (!inside(c)) break;
@@ -103,10 +118,10 @@ __device__ void NormalizeRow(const NormArgs16& norm, const T* x, T* y, int32_t w
     Pair* pairs = reinterpret_cast<Pair*>(&row[c]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 v = ToFloats(pairs[i]);
+      const int e = 2 * i;
       pairs[i] =
-          FromFloats(T{}, fmaf((v.x - mean) * inverse, scale.weight[2 * i], scale.bias[2 * i]),
-                     fmaf((v.y - mean) * inverse, scale.weight[2 * i + 1], scale.bias[2 * i + 1]));
+          FromFloats(T{}, fmaf(values[c][e] * inverse, scale.weight[e], scale.bias[e]),
+                     fmaf(values[c][e + 1] * inverse, scale.weight[e + 1], scale.bias[e + 1]));
     }
     *reinterpret_cast<uint4*>(y + first + c * kChunkElements) = row[c];
   }
