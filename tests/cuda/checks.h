@@ -11,6 +11,9 @@ struct CheckOptions {
 
 // Ops that treat each row alone, in f32: equal bits for 1, 33 and 512 rows.
 void CheckRowOps(Report& report, const CheckOptions& options);
+// Rows of 16-bit linears and attention: the same bits alone and among others, near the products in
+// double.
+void CheckRows(Report& report, const CheckOptions& options);
 // Attention over paged KV: chunked prefill, all parameters, all KV types.
 void CheckAttention(Report& report, const CheckOptions& options);
 // The sampler's results, field by field, for random rows of parameters.

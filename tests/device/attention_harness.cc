@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "ops/embed.h"
+#include "ops/linear.h"
 #include "tensor/float16.h"
 
 namespace spry::testing {
@@ -68,13 +69,15 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
   const int64_t q_width = int64_t{c.num_heads} * c.head_dim;
   const int64_t k_width = int64_t{c.num_kv_heads} * c.head_dim;
   const int64_t v_width = int64_t{c.num_kv_heads} * c.v_head_dim;
-  table_ = RandomWeight("qkv", DType::kF32, Shape{kAttentionTableRows, q_width + k_width + v_width},
+  table_ = RandomWeight("qkv", c.compute, Shape{kAttentionTableRows, q_width + k_width + v_width},
                         1.5f, 51);
   std::vector<float> slopes;
   for (int h = 1; h <= c.num_heads; ++h) slopes.push_back(std::exp2(-8.0f * h / c.num_heads));
   slopes_ = FloatWeight("slopes", Shape{c.num_heads}, slopes);
   sinks_ = RandomWeight("sinks", DType::kF32, Shape{c.num_heads}, 3.0f, 53);
-  Tracer tracer("attention", {.activation = target.ActivationDType(DType::kF32), .kv = c.kv});
+  Tracer tracer("attention", {.compute = c.compute,
+                              .activation = target.ActivationDType(c.compute),
+                              .kv = c.kv});
   const Tensor x = Embed(tracer, table_.handle);
   output_ = Attention(tracer, x.Columns(0, q_width), x.Columns(q_width, k_width),
                       x.Columns(q_width + k_width, v_width),
@@ -87,11 +90,16 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
                        .soft_cap = c.soft_cap,
                        .has_alibi = c.alibi,
                        .has_sinks = c.sinks});
+  if (c.compute != DType::kF32) {
+    identity_ = IdentityWeight(output_.width);
+    output_ = Linear(tracer, output_, {&identity_.handle, 1}, {}, {.logits = true});
+  }
   const WeightId slopes_id = tracer.AddWeight({&slopes_.handle, 1});
   const WeightId sinks_id = tracer.AddWeight({&sinks_.handle, 1});
   tracer.SetLogits(output_);  // keeps it to the end
   tracer.Emit({.id = OpId::kAdvance});
   program_ = std::make_unique<Program>(*tracer.Finish(kAttentionTableRows));
+  FuseOps(*program_, c.fusions);
   for (OpRecord& op : program_->ops) {
     if (op.id != OpId::kAttention) continue;
     if (c.alibi) op.weights.Add(slopes_id);

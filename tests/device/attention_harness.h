@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/attention/attention.h"
+#include "ops/fusion.h"
 #include "tests/device/op_harness.h"
 
 namespace spry::testing {
@@ -20,12 +21,14 @@ struct AttentionCase {
   int head_dim = 16;
   int v_head_dim = 16;
   int block_size = 16;
+  DType compute = DType::kF32;  // of q, k, v and the output; 16 bits are read through f32 logits
   DType kv = DType::kF32;
   float scale = 0.25f;
   int window = 0;
   float soft_cap = 0.0f;
   bool alibi = false;
   bool sinks = false;
+  Fusions fusions;
 };
 
 std::vector<AttentionCase> AttentionCases();
@@ -64,7 +67,7 @@ class AttentionRunner {
   double Cached(int32_t id, int64_t column) const;  // of k or v, as the cache keeps it
 
   AttentionCase case_;
-  TestWeight table_, slopes_, sinks_;
+  TestWeight table_, slopes_, sinks_, identity_;
   std::unique_ptr<Program> program_;
   Tensor output_;
   std::unique_ptr<TestExecutable> executable_;

@@ -105,6 +105,12 @@ TestWeight FloatWeight(std::string name, const Shape& shape, std::vector<float> 
   return MakeWeight(std::move(name), DType::kF32, shape, std::move(bytes), std::move(values));
 }
 
+TestWeight IdentityWeight(int64_t width) {
+  std::vector<float> values(width * width);
+  for (int64_t i = 0; i < width; ++i) values[i * width + i] = 1.0f;
+  return FloatWeight("identity", Shape{width, width}, std::move(values));
+}
+
 StepWriter::StepWriter(const StepSlot& slot, StepId step) : slot_(slot) {
   *slot_.header = {.step = step.value()};
 }

@@ -45,6 +45,8 @@ struct TestWeight {
 TestWeight RandomWeight(std::string name, DType dtype, const Shape& shape, float scale,
                         uint64_t seed);
 TestWeight FloatWeight(std::string name, const Shape& shape, std::vector<float> values);
+// A linear with it copies its input exactly.
+TestWeight IdentityWeight(int64_t width);
 
 // ---- steps ----
 

@@ -2,12 +2,17 @@
 //
 // A block computes all query heads of one KV head for one token, so K and V are read once for the
 // group. Positions are taken in tiles of 16; tile i of a segment of kKvSegment belongs to warp
-// i mod kWarps, each warp keeps a running softmax over its tiles, the warps' states are merged in
-// order, then the segments. All of that depends on absolute positions only, so a token's result
-// does not depend on batch or chunk (DESIGN's row-function rule).
+// i mod kWarps. Within a tile a few lanes share a key, and the same lanes take the same key's
+// value, so a score never leaves its lanes; each warp keeps a running softmax over its tiles, the
+// warps' states become one by their common maximum, then segments are merged in order. All of that
+// depends on absolute positions only, so a token's result does not depend on batch or chunk
+// (DESIGN's row-function rule).
 //
-// In a decode step a block writes its own token's k and v to the cache first: one launch. In a
-// mixed step tokens of one prompt need each other's keys, so write_kv is a launch before.
+// In a decode step a block also writes its own token's k and v to the cache, and takes them from
+// where the projection left them: one launch. In a mixed step tokens of one prompt need each
+// other's keys, so write_kv is a launch before.
+#include <bit>
+
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/kv_cache.cuh"
@@ -29,13 +34,13 @@ struct AttentionArgs {
   Matrix q, k, v, out;   // k, v: with write_kv folded in
   KvCache cache;
   float scale = 1.0f;
-  int32_t group = 1;  // query heads per KV head
+  int32_t group = 1;        // query heads per KV head
+  int32_t block_shift = 0;  // block sizes are powers of two
 };
 
 // 8 neighbouring 16-bit elements.
 template <typename T>
-__device__ void Load8(const T* p, float (&out)[8]) {
-  const uint4 bits = *reinterpret_cast<const uint4*>(p);
+__device__ void Widen(const uint4& bits, float (&out)[8]) {
   const auto* pairs = reinterpret_cast<const typename PairOf<T>::Type*>(&bits);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -45,19 +50,32 @@ __device__ void Load8(const T* p, float (&out)[8]) {
   }
 }
 
-// What a warp knows of a softmax over its tiles, for up to kGroup heads. Lane l holds elements
-// [l * kOwn, (l + 1) * kOwn) of each output.
-template <int kGroup, int kOwn>
+// Where the keys and values of one request and KV head lie.
+template <typename T>
+struct KvRows {
+  const T* keys;  // of block 0
+  int64_t value_distance;
+  int64_t block_elements;
+  const int32_t* block_table;
+  int32_t block_shift;
+  int32_t position;  // whose own key and value are at own_k and own_v, when own_k is not null
+  const T* own_k;
+  const T* own_v;
+};
+
+// What a warp knows of a softmax over its tiles, for kGroup heads. A lane holds 8 elements of each
+// output, summed over the keys that were its own.
+template <int kGroup>
 struct WarpState {
   SoftmaxState softmax[kGroup];
-  float output[kGroup][kOwn];
+  float output[kGroup][8];
 
   __device__ void Reset() {
 #pragma unroll
     for (int h = 0; h < kGroup; ++h) {
       softmax[h] = {};
 #pragma unroll
-      for (int e = 0; e < kOwn; ++e) output[h][e] = 0.0f;
+      for (int e = 0; e < 8; ++e) output[h][e] = 0.0f;
     }
   }
 };
@@ -67,117 +85,137 @@ struct Attention {
   static constexpr int kLanesPerKey = kDim / 8;
   static constexpr int kKeysPerLoad = kWarpThreads / kLanesPerKey;
   static constexpr int kLoads = kTile / kKeysPerLoad;
-  static constexpr int kOwn = kDim / kWarpThreads;
-  using State = WarpState<kGroup, kOwn>;
 
-  // One tile of positions [begin, min(begin + kTile, end)); scores go through `weights`, which is
-  // this warp's own [kGroup][kTile].
-  __device__ static void AddTile(const AttentionArgs& args, const int32_t* block_table,
-                                 int32_t kv_head, const float (&q)[kGroup][8], int32_t begin,
-                                 int32_t end, float (*weights)[kTile], State& state) {
+  // One tile of positions [begin, min(begin + kTile, end)).
+  __device__ static void AddTile(const KvRows<T>& kv, const float (&q)[kGroup][8], float scale,
+                                 int32_t begin, int32_t end, WarpState<kGroup>& state) {
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-    const KvCache& cache = args.cache;
-    float keys[kLoads][8];
+    const int32_t element = lane % kLanesPerKey * 8;
+    const int32_t first = begin + lane / kLanesPerKey;
+    uint4 keys[kLoads];
+    uint4 values[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int32_t j = min(begin + i * kKeysPerLoad + lane / kLanesPerKey, end - 1);
-      const T* key = cache.Key<T>(block_table[j / cache.block_size], j % cache.block_size, kv_head);
-      Load8(key + lane % kLanesPerKey * 8, keys[i]);
+      const int32_t j = min(first + i * kKeysPerLoad, end - 1);
+      const int32_t offset = j & ((1 << kv.block_shift) - 1);
+      const T* key = kv.keys + kv.block_table[j >> kv.block_shift] * kv.block_elements +
+                     offset * kDim + element;
+      const bool own = kv.own_k != nullptr && j == kv.position;
+      keys[i] = *reinterpret_cast<const uint4*>(own ? kv.own_k + element : key);
+      values[i] =
+          *reinterpret_cast<const uint4*>(own ? kv.own_v + element : key + kv.value_distance);
     }
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int slot = i * kKeysPerLoad + lane / kLanesPerKey;
+    for (int h = 0; h < kGroup; ++h) {
+      float scores[kLoads];
+      float max = state.softmax[h].max;
 #pragma unroll
-      for (int h = 0; h < kGroup; ++h) {
+      for (int i = 0; i < kLoads; ++i) {
+        float k[8];
+        Widen<T>(keys[i], k);
         float product = 0.0f;
 #pragma unroll
-        for (int e = 0; e < 8; ++e) product = fmaf(q[h][e], keys[i][e], product);
+        for (int e = 0; e < 8; ++e) product = fmaf(q[h][e], k[e], product);
 #pragma unroll
         for (int step = kLanesPerKey / 2; step > 0; step /= 2) {
           product += __shfl_xor_sync(0xffffffffu, product, step);
         }
-        if (lane % kLanesPerKey == 0) {
-          weights[h][slot] = begin + slot < end ? product * args.scale : -INFINITY;
-        }
+        scores[i] = first + i * kKeysPerLoad < end ? product * scale : -INFINITY;
+        max = fmaxf(max, scores[i]);
       }
-    }
-    __syncwarp();
 #pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      // Both halves of the warp hold the tile's scores.
-      const float score = weights[h][lane % kTile];
-      float max = score;
-#pragma unroll
-      for (int step = kTile / 2; step > 0; step /= 2) {
+      for (int step = kLanesPerKey; step < kWarpThreads; step *= 2) {
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, step));
       }
-      max = fmaxf(max, state.softmax[h].max);
-      const float weight = Exp(score - max);
-      float sum = weight;
-#pragma unroll
-      for (int step = kTile / 2; step > 0; step /= 2) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
-      }
       const float keep = Exp(state.softmax[h].max - max);
-      state.softmax[h].sum = fmaf(state.softmax[h].sum, keep, sum);
       state.softmax[h].max = max;
+      // Of this lane's keys; the lanes are summed once, at the end of the segment.
+      state.softmax[h].sum *= keep;
 #pragma unroll
-      for (int e = 0; e < kOwn; ++e) state.output[h][e] *= keep;
-      __syncwarp();
-      if (lane < kTile) weights[h][lane] = weight;
-    }
-    __syncwarp();
-#pragma unroll 4
-    for (int slot = 0; slot < kTile; ++slot) {
-      const int32_t j = min(begin + slot, end - 1);  // beyond the end the weight is 0
-      const T* value =
-          cache.Value<T>(block_table[j / cache.block_size], j % cache.block_size, kv_head) +
-          lane * kOwn;
-      float v[kOwn];
+      for (int e = 0; e < 8; ++e) state.output[h][e] *= keep;
 #pragma unroll
-      for (int e = 0; e < kOwn; e += 2) {
-        const float2 pair = ToFloats(*reinterpret_cast<const typename PairOf<T>::Type*>(value + e));
-        v[e] = pair.x;
-        v[e + 1] = pair.y;
-      }
+      for (int i = 0; i < kLoads; ++i) {
+        const float weight = Exp(scores[i] - max);
+        state.softmax[h].sum += weight;
+        float v[8];
+        Widen<T>(values[i], v);
 #pragma unroll
-      for (int h = 0; h < kGroup; ++h) {
-        const float weight = weights[h][slot];
-#pragma unroll
-        for (int e = 0; e < kOwn; ++e) {
-          state.output[h][e] = fmaf(weight, v[e], state.output[h][e]);
-        }
+        for (int e = 0; e < 8; ++e) state.output[h][e] = fmaf(weight, v[e], state.output[h][e]);
       }
     }
-    __syncwarp();
   }
 };
 
 // The states of all warps, for merging.
 template <int kDim, int kGroup>
 struct MergeSpace {
-  SoftmaxState softmax[kWarps][kGroup];
-  float output[kWarps][kGroup][kDim];
-  float weights[kWarps][kGroup][kTile];
+  float max[kGroup][kWarps];
+  float sum[kGroup][kWarps];
+  __align__(16) float output[kWarps][kGroup][kDim];
+
+  // Sums the lanes and leaves this warp's state.
+  __device__ void Put(WarpState<kGroup>& state) {
+    constexpr int kLanesPerKey = kDim / 8;
+    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+#pragma unroll
+    for (int h = 0; h < kGroup; ++h) {
+      float total = state.softmax[h].sum;
+#pragma unroll
+      for (int step = kLanesPerKey; step < kWarpThreads; step *= 2) {
+        total += __shfl_xor_sync(0xffffffffu, total, step);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          state.output[h][e] += __shfl_xor_sync(0xffffffffu, state.output[h][e], step);
+        }
+      }
+      if (lane == 0) {
+        max[h][warp] = state.softmax[h].max;
+        sum[h][warp] = total;
+      }
+      if (lane < kLanesPerKey) {
+        auto* to = reinterpret_cast<float4*>(&output[warp][h][lane * 8]);
+        const float(&o)[8] = state.output[h];
+        to[0] = make_float4(o[0], o[1], o[2], o[3]);
+        to[1] = make_float4(o[4], o[5], o[6], o[7]);
+      }
+    }
+  }
+
+  // The segment's state of head h and its output[d]: a sum over warps in ascending order. A warp
+  // without a tile has a maximum of -inf and adds nothing.
+  __device__ SoftmaxState Merged(int h, int d, float& merged_output) const {
+    float largest = max[h][0];
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, max[h][w]);
+    SoftmaxState state{.max = largest};
+    merged_output = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float factor = Exp(max[h][w] - largest);
+      state.sum = fmaf(sum[h][w], factor, state.sum);
+      merged_output = fmaf(output[w][h][d], factor, merged_output);
+    }
+    return state;
+  }
 };
 
 template <typename T>
-__device__ void WriteOwnKv(const AttentionArgs& args, int32_t t, int32_t block, int32_t offset,
-                           int32_t kv_head) {
-  const int32_t dim = args.cache.head_dim;
-  const T* k = reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * dim;
-  const T* v = reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * dim;
+__device__ void WriteOwnKv(const KvRows<T>& kv, T* keys, int32_t dim) {
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  const int32_t offset = kv.position & ((1 << kv.block_shift) - 1);
+  T* key = keys + kv.block_table[kv.position >> kv.block_shift] * kv.block_elements + offset * dim;
   if (thread < dim) {
-    args.cache.Key<T>(block, offset, kv_head)[thread] = k[thread];
+    key[thread] = kv.own_k[thread];
   } else if (thread < 2 * dim) {
-    args.cache.Value<T>(block, offset, kv_head)[thread - dim] = v[thread - dim];
+    key[kv.value_distance + thread - dim] = kv.own_v[thread - dim];
   }
 }
 
 template <typename T, int kDim, int kGroup>
 __global__ void __launch_bounds__(kThreads)
-    AttentionKernel(AttentionArgs args, bool writes_kv, StepState state) {
+    AttentionKernel(const __grid_constant__ AttentionArgs args, bool writes_kv,
+                    const __grid_constant__ StepState state) {
   using Tile = Attention<T, kDim, kGroup>;
   static_assert(2 * kDim <= kThreads);
   LetNextStart();
@@ -189,62 +227,63 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t row = state.token_slots[t];
   const int32_t position = state.positions[t];
   const int thread = static_cast<int>(threadIdx.x);
-  if (row < 0) {
-    for (int i = thread; i < kGroup * kDim; i += kThreads) out[i] = FromFloat<T>(0.0f);
-    return;
-  }
-  const int32_t* block_table = state.block_tables + int64_t{row} * args.cache.max_blocks_per_row;
-  if (writes_kv) {
-    WriteOwnKv<T>(args, t, block_table[position / args.cache.block_size],
-                  position % args.cache.block_size, kv_head);
-    __syncthreads();  // the block reads them back
-  }
-  const int warp = thread / kWarpThreads;
   const int lane = thread % kWarpThreads;
   float q[kGroup][8];
   const T* query = reinterpret_cast<const T*>(args.q.data) + t * args.q.stride + first_head * kDim;
 #pragma unroll
   for (int h = 0; h < kGroup; ++h) {
-    Load8(query + h * kDim + lane % Tile::kLanesPerKey * 8, q[h]);
+    Widen<T>(*reinterpret_cast<const uint4*>(query + h * kDim + lane % Tile::kLanesPerKey * 8),
+             q[h]);
   }
+  if (row < 0) {
+    for (int i = thread; i < kGroup * kDim; i += kThreads) out[i] = FromFloat<T>(0.0f);
+    return;
+  }
+  T* keys = args.cache.Key<T>(0, 0, kv_head);
+  const KvRows<T> kv{
+      .keys = keys,
+      .value_distance = args.cache.Value<T>(0, 0, kv_head) - keys,
+      .block_elements = args.cache.BlockElements(),
+      .block_table = state.block_tables + int64_t{row} * args.cache.max_blocks_per_row,
+      .block_shift = args.block_shift,
+      .position = position,
+      .own_k = writes_kv
+                   ? reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim
+                   : nullptr,
+      .own_v = writes_kv
+                   ? reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim
+                   : nullptr};
+  if (writes_kv) WriteOwnKv(kv, keys, kDim);
   __shared__ MergeSpace<kDim, kGroup> space;
   // Thread i owns elements i, i + kThreads, ... of the group's outputs [kGroup, kDim].
   constexpr int kMine = (kGroup * kDim + kThreads - 1) / kThreads;
   float total[kMine] = {};
   SoftmaxState merged[kMine];
-  typename Tile::State warp_state;
+  WarpState<kGroup> warp_state;
   for (int32_t segment = 0; segment <= position; segment += kKvSegment) {
     const int32_t end = min(position + 1, segment + kKvSegment);
     warp_state.Reset();
-    for (int32_t begin = segment + warp * kTile; begin < end; begin += kWarps * kTile) {
-      Tile::AddTile(args, block_table, kv_head, q, begin, end, space.weights[warp], warp_state);
+    for (int32_t begin = segment + thread / kWarpThreads * kTile; begin < end;
+         begin += kWarps * kTile) {
+      Tile::AddTile(kv, q, args.scale, begin, end, warp_state);
     }
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      if (lane == 0) space.softmax[warp][h] = warp_state.softmax[h];
-#pragma unroll
-      for (int e = 0; e < Tile::kOwn; ++e) {
-        space.output[warp][h][lane * Tile::kOwn + e] = warp_state.output[h][e];
-      }
-    }
+    space.Put(warp_state);
     __syncthreads();
 #pragma unroll
     for (int m = 0; m < kMine; ++m) {
       const int i = m * kThreads + thread;
       if (i >= kGroup * kDim) break;
-      const int h = i / kDim;
-      const int d = i % kDim;
-      SoftmaxState part;
-      float output = 0.0f;
-      const int used = min(kWarps, (end - segment + kTile - 1) / kTile);
-      for (int w = 0; w < used; ++w) {
-        const MergeFactors factors = Merge(part, space.softmax[w][h]);
-        output = MergeOutput(factors, output, space.output[w][h][d]);
+      float output;
+      const SoftmaxState part = space.Merged(i / kDim, i % kDim, output);
+      if (segment == 0) {
+        merged[m] = part;
+        total[m] = output;
+        continue;
       }
       const MergeFactors factors = Merge(merged[m], part);
       total[m] = MergeOutput(factors, total[m], output);
     }
-    __syncthreads();  // `space` is free again
+    if (end <= position) __syncthreads();  // `space` is used again
   }
 #pragma unroll
   for (int m = 0; m < kMine; ++m) {
@@ -284,6 +323,7 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
                      .cache = CacheOf(layer, params.layer, context),
                      .scale = params.scale,
                      .group = params.num_heads / params.num_kv_heads};
+  args.block_shift = std::countr_zero(static_cast<uint32_t>(args.cache.block_size));
   if (op.inputs.size() == 3) {
     args.k = context.Resolve(op.inputs[1]);
     args.v = context.Resolve(op.inputs[2]);

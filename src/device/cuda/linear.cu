@@ -5,6 +5,7 @@
 #include "device/cuda/activate.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/linear_mma.h"
+#include "device/cuda/normalize.cuh"
 #include "ops/linear.h"
 #include "ops/norm.h"
 

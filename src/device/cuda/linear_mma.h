@@ -1,19 +1,26 @@
 // linear on tensor cores, for 16-bit activations and tiled weights (weight_tiles.h).
 //
-// Row-function rule: K is cut into kSegments runs of whole steps of 16, by K alone. A segment is
-// one ascending chain of mma over its steps; segments are added in ascending order. Every kernel
+// Row-function rule: K is cut into kSegments runs of whole tiles of 32, by K alone. A segment is
+// one ascending chain of mma over its tiles; segments are added in ascending order. Every kernel
 // here keeps that, so rows do not depend on how many there are.
 #pragma once
 
 #include <cstdint>
 
 #include "device/cuda/kernel.h"
-#include "device/cuda/normalize.cuh"
 #include "ops/activation.h"
+#include "ops/linear.h"
 
 namespace spry::cuda {
 
 inline constexpr int kSegments = 8;
+
+struct NormArgs16 {
+  NormKind kind = NormKind::kNone;
+  float epsilon = 0.0f;
+  const float* weight = nullptr;
+  const float* bias = nullptr;  // layer norm only
+};
 
 struct MmaLinearArgs {
   Matrix x;         // [rows, K]
@@ -29,5 +36,8 @@ struct MmaLinearArgs {
 };
 
 LaunchFn ChooseMmaLinear(DType activation, DType output);
+// The two halves, compiled apart.
+LaunchFn ChooseMmaLinearF16(DType output);
+LaunchFn ChooseMmaLinearBf16(DType output);
 
 }  // namespace spry::cuda

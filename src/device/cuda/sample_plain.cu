@@ -23,28 +23,61 @@ struct RowScratch {
 
 __device__ uint64_t Larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-// The largest over the parts, or kBroken; every thread of the block gets it.
+// The largest over the parts, or kBroken; all lanes of the calling warp get it.
 __device__ uint64_t LargestOf(const uint64_t (&parts)[kParts]) {
-  uint64_t largest = 0;
-  for (int i = 0; i < kParts; ++i) largest = Larger(largest, __ldcg(&parts[i]));
+  static_assert(kParts == kWarpThreads);
+  uint64_t largest = __ldcg(&parts[threadIdx.x % kWarpThreads]);
+  for (int step = kWarpThreads / 2; step > 0; step /= 2) {
+    largest = Larger(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+  }
   return largest;
 }
 
+// Calls fn(logit, id) for this thread's ids in ascending order; several loads are in flight.
+template <typename Fn>
+__device__ void ForIds(const float* row, int32_t vocab_size, const Fn& fn) {
+  constexpr int kAhead = 4;
+  constexpr int32_t kStep = kParts * kThreads;
+  for (int32_t first = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
+       first < vocab_size; first += kAhead * kStep) {
+    float logits[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      logits[i] = first + i * kStep < vocab_size ? row[first + i * kStep] : -INFINITY;
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (first + i * kStep < vocab_size) fn(logits[i], first + i * kStep);
+    }
+  }
+}
+
+// The first largest of values seen in ascending order of ids. An id below 0: nothing seen.
+struct Best {
+  float value = -INFINITY;
+  int32_t id = -1;
+
+  __device__ void See(float other, int32_t other_id) {
+    if (other > value || id < 0) {
+      value = other;
+      id = other_id;
+    }
+  }
+  __device__ uint64_t Packed() const { return id < 0 ? 0 : Pack(value, id); }
+};
+
 __global__ void __launch_bounds__(kThreads)
-    LargestKernel(View<float> logits, int32_t vocab_size, RowScratch* scratch, StepState state) {
+    LargestKernel(View<float> logits, int32_t vocab_size, RowScratch* scratch) {
   LetNextStart();
   AwaitPrevious();
   const int32_t l = static_cast<int32_t>(blockIdx.y);
-  if (l >= state.header->num_samples) return;
-  const float* row = logits.Row(l);
-  uint64_t largest = 0;
-  for (int32_t i = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x); i < vocab_size;
-       i += kParts * kThreads) {
-    const float logit = row[i];
-    const bool broken = logit != logit || logit == INFINITY;
-    largest = Larger(largest, broken ? kBroken : Pack(logit, i));
-  }
-  largest = BlockReduce<kThreads>(largest, Larger);
+  Best best;
+  bool broken = false;
+  ForIds(logits.Row(l), vocab_size, [&](float logit, int32_t id) {
+    broken |= !(logit < INFINITY);
+    best.See(logit, id);
+  });
+  const uint64_t largest = BlockReduce<kThreads>(broken ? kBroken : best.Packed(), Larger);
   if (threadIdx.x == 0) scratch[l].largest[blockIdx.x] = largest;
 }
 
@@ -55,33 +88,37 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t l = static_cast<int32_t>(blockIdx.y);
   if (l >= state.header->num_samples) return;
   const StagedRow& staged = state.rows[state.sample_rows[l]];
+  const uint64_t largest = LargestOf(scratch[l].largest);
   if (!staged.live) return;
   const RowState& row_state = state.row_states[staged.row];
-  const uint64_t largest = LargestOf(scratch[l].largest);
   const float max = PackedValue(largest);
   const bool broken = largest == kBroken || !isfinite(max);
   const float temperature = row_state.params.temperature;
   uint64_t best = largest;
   if (!broken && temperature > 0.0f) {
-    const float* row = logits.Row(l);
     const DrawKey key = MakeDrawKey(row_state.params.seed, row_state.num_outputs);
-    best = 0;
-    for (int32_t i = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x); i < vocab_size;
-         i += kParts * kThreads) {
-      best = Larger(best, Pack((row[i] - max) / temperature + DrawGumbel(key, i), i));
-    }
-    best = BlockReduce<kThreads>(best, Larger);
+    Best drawn;
+    ForIds(logits.Row(l), vocab_size, [&](float logit, int32_t id) {
+      drawn.See((logit - max) / temperature + DrawGumbel(key, id), id);
+    });
+    best = BlockReduce<kThreads>(drawn.Packed(), Larger);
   }
-  if (threadIdx.x != 0) return;
-  __stcg(&scratch[l].best[blockIdx.x], best);
-  __threadfence();
-  if (atomicAdd(&scratch[l].arrived, 1) != kParts - 1) return;
+  if (threadIdx.x >= kWarpThreads) return;
+  uint32_t arrived = 0;
+  if (threadIdx.x == 0) {
+    __stcg(&scratch[l].best[blockIdx.x], best);
+    __threadfence();
+    arrived = atomicAdd(&scratch[l].arrived, 1);
+  }
+  if (__shfl_sync(0xffffffffu, arrived, 0) != kParts - 1) return;
   // The last block of the row.
   __threadfence();
+  const uint64_t winner = LargestOf(scratch[l].best);
+  if (threadIdx.x != 0) return;
   scratch[l].arrived = 0;
   Sampled& sampled = state.sampled[l];
   sampled.saw_nan = broken;
-  sampled.token = PackedId(LargestOf(scratch[l].best));
+  sampled.token = PackedId(winner);
 }
 
 }  // namespace
@@ -106,7 +143,7 @@ void LaunchPlainSample(const Matrix& logits, std::byte* scratch, const StepState
   const Grid grid{.blocks = dim3(kParts, context.shape.samples), .threads = kThreads};
   auto* rows = reinterpret_cast<RowScratch*>(scratch);
   const auto vocab_size = static_cast<int32_t>(logits.width);
-  LaunchOverlapped(context, grid, LargestKernel, ViewOf<float>(logits), vocab_size, rows, state);
+  LaunchOverlapped(context, grid, LargestKernel, ViewOf<float>(logits), vocab_size, rows);
   LaunchOverlapped(context, grid, DrawKernel, ViewOf<float>(logits), vocab_size, rows, state);
 }
 

@@ -32,12 +32,16 @@ __device__ StepSlot SlotOfStep(const StepRings& rings) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    StageKernel(StageArgs args, int32_t bucket_tokens, StepState state) {
+    StageKernel(StageArgs args, int32_t bucket_tokens, int32_t bucket_rows, StepState state) {
   LetNextStart();
   AwaitPrevious();
-  const StepSlot slot = SlotOfStep(args.rings);
+  StepSlot slot = SlotOfStep(args.rings);
   __shared__ StepHeader header;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  // In the same trip across the bus as the header, before it says how many there are.
+  __shared__ __align__(16) std::byte row_bytes[kThreads * sizeof(SlotRow)];
+  auto* rows = reinterpret_cast<SlotRow*>(row_bytes);
+  if (thread < bucket_rows) rows[thread] = slot.rows[thread];
   if (thread == 0) {
     header = *slot.header;
     *state.header = header;
@@ -48,20 +52,24 @@ __global__ void __launch_bounds__(kThreads)
     ApplyBlockWrite(args.limits, state, slot.block_writes[i]);
   }
   __syncthreads();
-  for (int32_t r = thread; r < header.num_rows; r += kThreads) StageRow(state, slot.rows[r], r);
+  if (bucket_rows <= kThreads) slot.rows = rows;
+  bool is_long = false;
+  for (int32_t r = thread; r < header.num_rows; r += kThreads) {
+    is_long |= StageRow(state, slot.rows[r], r).num_tokens > kWarp;
+  }
   // Kernels that size themselves by the bucket see padding beyond the true counts.
   for (int32_t t = header.num_tokens + thread; t < bucket_tokens; t += kThreads) {
     state.token_slots[t] = -1;
     state.token_rows[t] = -1;
   }
-  __syncthreads();
+  const bool any_long = __syncthreads_or(is_long) != 0;
   // A warp takes each short row, the whole block each long one.
   const int32_t lane = thread % kWarp;
   for (int32_t r = thread / kWarp; r < header.num_rows; r += kThreads / kWarp) {
     const StagedRow row = state.rows[r];
     if (row.num_tokens <= kWarp && lane < row.num_tokens) StageToken(state, slot, row, r, lane);
   }
-  for (int32_t r = 0; r < header.num_rows; ++r) {
+  for (int32_t r = 0; any_long && r < header.num_rows; ++r) {
     const StagedRow row = state.rows[r];
     if (row.num_tokens <= kWarp) continue;
     for (int32_t i = thread; i < row.num_tokens; i += kThreads) StageToken(state, slot, row, r, i);
@@ -70,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, StageKernel,
-                   ArgsAs<StageArgs>(args), context.shape.tokens, state);
+                   ArgsAs<StageArgs>(args), context.shape.tokens, context.shape.rows, state);
 }
 
 }  // namespace

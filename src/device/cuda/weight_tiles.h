@@ -1,7 +1,9 @@
-// How 16-bit matrices lie on the card: in 16 x 16 tiles whose 512 bytes are in the order of mma's A
-// operand (mma.cuh), so that a warp reads a tile as 32 times 16 bytes in a row. Tiles of one group
-// of 16 outputs follow each other along K. Matrices whose sides are not multiples of 16, vectors
-// and f32 matrices stay row by row.
+// How 16-bit matrices lie on the card: in tiles of 16 outputs x 32 columns, two A operands of mma
+// (mma.cuh) one after the other, so that a warp reads each as 32 times 16 bytes in a row. Which
+// columns an operand holds is ours to choose, as long as B follows: lane t of a quad has columns
+// [8t, 8t + 4) in the first operand and [8t + 4, 8t + 8) in the second, so that B of both is one
+// 16-byte read of a row. Tiles of one group of 16 outputs follow each other along K. Matrices whose
+// sides are not multiples of a tile's, vectors and f32 matrices stay row by row.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,22 +16,23 @@
 
 namespace spry::cuda {
 
-inline constexpr int kTileSide = 16;
-inline constexpr int kTileElements = kTileSide * kTileSide;
+inline constexpr int kTileOutputs = 16;
+inline constexpr int kTileDepth = 32;
+inline constexpr int kTileElements = kTileOutputs * kTileDepth;
 
 inline bool IsTiled(DType dtype, int64_t rows, int64_t columns) {
-  return (dtype == DType::kF16 || dtype == DType::kBF16) && columns > 1 && rows % kTileSide == 0 &&
-         columns % kTileSide == 0;
+  return (dtype == DType::kF16 || dtype == DType::kBF16) && rows % kTileOutputs == 0 &&
+         columns % kTileDepth == 0;
 }
 
 // Where element (n, k) of a tiled matrix of `columns` lies, in elements.
 SPRY_HOST_DEVICE inline int64_t TiledOffset(int64_t n, int64_t k, int64_t columns) {
-  const int64_t tile = n / kTileSide * (columns / kTileSide) + k / kTileSide;
-  const int64_t row = n % kTileSide;
-  const int64_t column = k % kTileSide;
-  const int64_t lane = row % 8 * 4 + column % 8 / 2;
-  const int64_t pair = row / 8 + column / 8 * 2;
-  return tile * kTileElements + lane * 8 + pair * 2 + column % 2;
+  const int64_t tile = n / kTileOutputs * (columns / kTileDepth) + k / kTileDepth;
+  const int64_t row = n % kTileOutputs;
+  const int64_t half = k % 8 / 4;
+  const int64_t lane = row % 8 * 4 + k % kTileDepth / 8;
+  const int64_t pair = row / 8 + k % 4 / 2 * 2;
+  return tile * kTileElements + half * (kTileElements / 2) + lane * 8 + pair * 2 + k % 2;
 }
 
 SPRY_HOST_DEVICE inline int64_t WeightOffset(const WeightMatrix& weight, int64_t n, int64_t k) {

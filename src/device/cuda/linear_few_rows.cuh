@@ -1,0 +1,262 @@
+// linear for up to a few hundred rows: a block makes 16 outputs of up to 64 rows at a time, each
+// warp one segment of K. What such a product costs is the latency of its instructions and of
+// memory, so instances are made for the depths that matter: a warp's whole segment of weights is in
+// flight before the kernel before this one has ended, and addresses are a base and constants.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "device/cuda/linear_tile.cuh"
+#include "device/cuda/normalize.cuh"
+#include "device/cuda/overlap.cuh"
+
+namespace spry::cuda {
+
+inline constexpr int kMaxFewRows = 256;  // more than that: linear_many_rows.cuh
+inline constexpr int64_t kFusedNormBytes = 112 << 10;
+// Blocks per multiprocessor of a kernel that has more tiles than that; each then makes several.
+inline constexpr int kBlocksPerProcessor = 2;
+
+// kTiles: of a segment that are in flight. kWhole: they are the segment. kNormChunks: of a row that
+// is normed on the way in (normalize.cuh); 0: none.
+template <int kTokenTiles_, int kTiles_, bool kWhole_, int kNormChunks_ = 0>
+struct FewRowsShape {
+  static constexpr int kTokenTiles = kTokenTiles_;
+  static constexpr int kTiles = kTiles_;
+  static constexpr bool kWhole = kWhole_;
+  static constexpr int kNormChunks = kNormChunks_;
+  static constexpr int kRows = kTokenTiles * kMmaTokens;
+  // Norm weights that are few enough wait in registers for the rows.
+  static constexpr bool kNormAhead = kNormChunks > 0 && kNormChunks <= 4;
+  static constexpr int kBuffers = kTokenTiles <= 4 ? 2 : 1;  // of partial sums
+  static constexpr int kMinBlocks = kTiles > 4 || kNormChunks > 4 ? 1 : 2;
+  static constexpr bool kKeepsB = kWhole && kTokenTiles <= 2;  // for every tile of outputs
+};
+
+struct FewRowsCounts {
+  int32_t rows = 0;         // of the bucket
+  int32_t outputs = 0;      // tiles of 16
+  int32_t depth = 0;        // tiles of 32
+  int32_t per_segment = 0;  // of depth
+};
+
+// Partial sums of a block: [segment][token][output]. Stores of a warp meet all banks.
+template <typename Shape>
+struct PartialSums {
+  static constexpr int kStride = kMmaOutputs + 4;
+  float values[kSegments][Shape::kRows][kStride];
+
+  __device__ void Put(int segment, int g, int t, const float (&sums)[Shape::kTokenTiles][4]) {
+#pragma unroll
+    for (int j = 0; j < Shape::kTokenTiles; ++j) {
+      float(*row)[kStride] = &values[segment][j * kMmaTokens + 2 * t];
+      row[0][g] = sums[j][0];
+      row[1][g] = sums[j][1];
+      row[0][g + 8] = sums[j][2];
+      row[1][g + 8] = sums[j][3];
+    }
+  }
+  __device__ float Total(int used, int token, int output) const {
+    float parts[kSegments];
+#pragma unroll
+    for (int s = 0; s < kSegments; ++s) parts[s] = values[s][token][output];
+    float sum = parts[0];
+#pragma unroll
+    for (int s = 1; s < kSegments; ++s) {
+      if (s < used) sum += parts[s];
+    }
+    return sum;
+  }
+};
+
+template <typename Shape, typename T>
+__device__ void NormRows(const MmaLinearArgs& args, const NormScale* ahead, int32_t first_row,
+                         int32_t num_rows, T* normed) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int32_t stride = SharedStride(args.depth);
+#pragma unroll
+  for (int i = 0; i < Shape::kTokenTiles; ++i) {
+    const int r = i * kLinearWarps + warp;
+    if (first_row + r >= num_rows) break;
+    const T* x = reinterpret_cast<const T*>(args.x.data) + (first_row + r) * args.x.stride;
+    NormalizeRow<Shape::kNormChunks>(args.norm, x, normed + r * stride, args.depth,
+                                     [&](int c, int32_t first) {
+                                       NormScale scale;
+                                       if constexpr (Shape::kNormAhead) {
+                                         scale = ahead[c];
+                                       } else {
+                                         scale.Load(args.norm, first);
+                                       }
+                                       return scale;
+                                     });
+  }
+}
+
+// Nothing here depends on the step's true counts: rows of the bucket beyond them are computed from
+// whatever the buffers hold and read by nobody. That saves a trip to memory before the first load.
+template <typename T, typename Y, typename Shape>
+__global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
+    FewRowsKernel(const __grid_constant__ MmaLinearArgs args,
+                  const __grid_constant__ FewRowsCounts counts) {
+  constexpr int kTiles = Shape::kTiles;
+  constexpr int kTokenTiles = Shape::kTokenTiles;
+  constexpr int kItems = (kMmaOutputs * Shape::kRows + kLinearThreads - 1) / kLinearThreads;
+  LetNextStart();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / kWarpThreads;
+  const int lane = thread % kWarpThreads;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  const int first_row = static_cast<int>(blockIdx.x) * Shape::kRows;
+  const int begin = warp * counts.per_segment;  // of this warp's segment
+  const int end = min(begin + counts.per_segment, counts.depth);
+  const int used = (counts.depth + counts.per_segment - 1) / counts.per_segment;
+  const bool works = begin < end;
+  int tile = static_cast<int>(blockIdx.y);  // of outputs
+  const uint4* weights =
+      args.weight + lane + static_cast<uint32_t>(tile * counts.depth + begin) * int64_t{kTileQuads};
+  const int64_t next_weights = int64_t{static_cast<int>(gridDim.y) * counts.depth} * kTileQuads;
+  TileOfWeights a[kTiles];
+  // A whole segment has no tile that is missing.
+  const auto fetch = [&](const uint4* from, int i, int at) __attribute__((always_inline)) {
+    if (Shape::kWhole || at + i < end) a[i].Load(from + i * kTileQuads);
+  };
+  if (works) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) fetch(weights, i, begin);
+  }
+  const int output = thread % kMmaOutputs;
+  float bias = 0.0f;
+  if (args.bias != nullptr) bias = args.bias[tile * kMmaOutputs + output];
+  NormScale ahead[Shape::kNormAhead ? Shape::kNormChunks : 1];
+  if constexpr (Shape::kNormAhead) {
+#pragma unroll
+    for (int c = 0; c < Shape::kNormChunks; ++c) {
+      const int32_t first = lane * 8 + c * kChunkElements;
+      if (first < args.depth) ahead[c].Load(args.norm, first);
+    }
+  }
+  AwaitPrevious();
+
+  extern __shared__ __align__(16) std::byte shared[];
+  const T* rows[kTokenTiles];  // where this lane's B of its segment begins
+  if constexpr (Shape::kNormChunks > 0) {
+    T* normed = reinterpret_cast<T*>(shared);
+    NormRows<Shape>(args, ahead, first_row, counts.rows, normed);
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kTokenTiles; ++j) {
+      rows[j] =
+          normed + (j * kMmaTokens + g) * SharedStride(args.depth) + begin * kTileDepth + t * 8;
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTokenTiles; ++j) {
+      const int r = min(first_row + j * kMmaTokens + g, counts.rows - 1);
+      rows[j] =
+          reinterpret_cast<const T*>(args.x.data) + r * args.x.stride + begin * kTileDepth + t * 8;
+    }
+  }
+  uint4 kept[Shape::kKeepsB ? kTiles : 1][kTokenTiles];
+  if constexpr (Shape::kKeepsB) {
+    if (works) {
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+        for (int j = 0; j < kTokenTiles; ++j) kept[i][j] = LoadB(rows[j] + i * kTileDepth);
+      }
+    }
+  }
+
+  __shared__ PartialSums<Shape> partial[Shape::kBuffers];
+  int buffer = 0;
+  while (true) {
+    float residual[kItems];  // fetched while the products run
+#pragma unroll
+    for (int m = 0; m < kItems; ++m) {
+      const int r = min(first_row + m * kLinearWarps * 2 + thread / kMmaOutputs, counts.rows - 1);
+      residual[m] = LoadResidual<Y>(args, r, tile * kMmaOutputs + output);
+    }
+    const int next_tile = tile + static_cast<int>(gridDim.y);
+    const bool more = next_tile < counts.outputs;
+    float sums[kTokenTiles][4] = {};
+    if (works) {
+      if constexpr (Shape::kWhole) {
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+          for (int j = 0; j < kTokenTiles; ++j) {
+            AddTile<T>(
+                sums[j], a[i],
+                Shape::kKeepsB ? kept[Shape::kKeepsB ? i : 0][j] : LoadB(rows[j] + i * kTileDepth));
+          }
+          if (more) fetch(weights + next_weights, i, begin);
+        }
+      } else {
+        const uint4* from = weights;
+        for (int at = begin; at < end; at += kTiles, from += kTiles * kTileQuads) {
+#pragma unroll
+          for (int i = 0; i < kTiles; ++i) {
+            if (at + i >= end) break;
+#pragma unroll
+            for (int j = 0; j < kTokenTiles; ++j) {
+              AddTile<T>(sums[j], a[i], LoadB(rows[j] + (at - begin + i) * kTileDepth));
+            }
+            fetch(from + kTiles * kTileQuads, i, at + kTiles);
+          }
+        }
+        if (more) {
+#pragma unroll
+          for (int i = 0; i < kTiles; ++i) fetch(weights + next_weights, i, begin);
+        }
+      }
+    }
+    partial[buffer].Put(warp, g, t, sums);
+    __syncthreads();
+#pragma unroll
+    for (int m = 0; m < kItems; ++m) {
+      const int token = m * kLinearWarps * 2 + thread / kMmaOutputs;
+      if (token >= Shape::kRows || first_row + token >= counts.rows) break;
+      StoreSum<Y>(args, partial[buffer].Total(used, token, output), bias, residual[m],
+                  first_row + token, tile * kMmaOutputs + output);
+    }
+    if (!more) break;
+    tile = next_tile;
+    weights += next_weights;
+    if (args.bias != nullptr) bias = args.bias[tile * kMmaOutputs + output];
+    // With two buffers the next barrier says that this one is free again.
+    if constexpr (Shape::kBuffers == 1) {
+      __syncthreads();
+    } else {
+      buffer ^= 1;
+    }
+  }
+}
+
+template <typename T, typename Y, typename Shape>
+void LaunchFewRows(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
+  constexpr auto kKernel = FewRowsKernel<T, Y, Shape>;
+  int64_t shared = 0;
+  if constexpr (Shape::kNormChunks > 0) {
+    shared = int64_t{Shape::kRows} * SharedStride(args.depth) * sizeof(T);
+    // Cheap, and remembered by the driver; part of recording, never of a replayed step.
+    (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(kFusedNormBytes));
+  }
+  const FewRowsCounts counts{.rows = rows,
+                             .outputs = args.outputs / kMmaOutputs,
+                             .depth = args.depth / kTileDepth,
+                             .per_segment = SegmentTiles(args.depth)};
+  const int32_t groups = CeilDiv(rows, Shape::kRows);
+  // As many tiles for every block.
+  const int32_t most = std::max(1, context.processors * kBlocksPerProcessor / groups);
+  const int32_t blocks = CeilDiv(counts.outputs, CeilDiv(counts.outputs, most));
+  LaunchOverlapped(context,
+                   {.blocks = dim3(groups, blocks),
+                    .threads = kLinearThreads,
+                    .shared_bytes = static_cast<size_t>(shared)},
+                   kKernel, args, counts);
+}
+
+}  // namespace spry::cuda

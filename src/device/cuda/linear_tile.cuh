@@ -1,0 +1,69 @@
+// What the tensor-core linears share: how K is cut, and what happens to a sum.
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda/activate.cuh"
+#include "device/cuda/block_reduce.cuh"
+#include "device/cuda/element.cuh"
+#include "device/cuda/linear_mma.h"
+#include "device/cuda/mma.cuh"
+#include "device/cuda/weight_tiles.h"
+
+namespace spry::cuda {
+
+inline constexpr int kLinearWarps = kSegments;
+inline constexpr int kLinearThreads = kLinearWarps * kWarpThreads;
+inline constexpr int kTileQuads = kTileElements / 8;  // 16-byte words of a tile, two a lane
+
+// Tiles of 32 along K in each segment; the last ones may be shorter or empty.
+__host__ __device__ constexpr int SegmentTiles(int depth) {
+  return (depth / kTileDepth + kSegments - 1) / kSegments;
+}
+
+// One tile of weights of one lane: the A operands of two products.
+struct TileOfWeights {
+  uint4 first;
+  uint4 second;
+
+  __device__ void Load(const uint4* p) {
+    first = LoadWeights(p);
+    second = LoadWeights(p + kWarpThreads);
+  }
+};
+
+// B of a tile: 8 neighbouring elements of the lane's row.
+template <typename T>
+__device__ uint4 LoadB(const T* p) {
+  return *reinterpret_cast<const uint4*>(p);
+}
+
+template <typename T>
+__device__ void AddTile(float (&sums)[4], const TileOfWeights& a, const uint4& b) {
+  Mma(T{}, sums, a.first, b.x, b.y);
+  Mma(T{}, sums, a.second, b.z, b.w);
+}
+
+// 0 without a residual.
+template <typename Y>
+__device__ float LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
+  if (args.residual.data == nullptr) return 0.0f;
+  return ToFloat(reinterpret_cast<const Y*>(args.residual.data)[row * args.residual.stride + n]);
+}
+
+template <typename Y>
+__device__ void StoreSum(const MmaLinearArgs& args, float sum, float bias, float residual,
+                         int32_t row, int32_t n) {
+  if (args.bias != nullptr) sum += bias;
+  sum = ApplyActivation(args.activation, sum);
+  if (args.residual.data != nullptr) sum += residual;
+  reinterpret_cast<Y*>(args.y.data)[row * args.y.stride + n] = FromFloat<Y>(sum);
+}
+
+// Shared rows of B in elements: 16-byte reads of 4 lanes from each of 8 rows meet all banks evenly
+// when rows are 64 bytes apart, modulo 128.
+__host__ __device__ constexpr int32_t SharedStride(int32_t depth) {
+  return (depth + 63) / 64 * 64 + 32;
+}
+
+}  // namespace spry::cuda

@@ -1,0 +1,240 @@
+// The row-function rule where kernels differ by the number of rows: 16-bit linears and attention.
+// Outputs are 16-bit and read through a linear with the identity, which copies them exactly.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "ops/activation.h"
+#include "ops/add.h"
+#include "ops/embed.h"
+#include "ops/fusion.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+#include "tensor/float16.h"
+#include "tests/cuda/checks.h"
+#include "tests/cuda/cuda_target.h"
+#include "tests/device/attention_harness.h"
+
+namespace spry::testing {
+namespace {
+
+constexpr Fusions kAll = {.norm_into_linear = true, .write_kv_into_attention = true};
+
+struct LinearRowsCase {
+  int64_t n = 0;
+  int64_t k = 0;
+  DType dtype = DType::kF16;
+  NormKind norm = NormKind::kNone;
+  Activation activation = Activation::kNone;
+  bool residual = false;
+};
+
+double Rounded(DType dtype, double value) {
+  const auto f = static_cast<float>(value);
+  return dtype == DType::kF16 ? F16ToFloat(FloatToF16(f)) : Bf16ToFloat(FloatToBf16(f));
+}
+double Step(DType dtype) { return dtype == DType::kF16 ? 0x1p-10 : 0x1p-7; }
+
+class LinearRows {
+ public:
+  LinearRows(const LinearRowsCase& c, const Target& target)
+      : case_(c),
+        table_(RandomWeight("x", c.dtype, Shape{kRowOpTableRows, c.k + c.n}, 1.5f, 71)),
+        weight_(RandomWeight("w", c.dtype, Shape{c.n, c.k}, 0.1f, 72)),
+        bias_(RandomWeight("bias", DType::kF32, Shape{c.n}, 1.0f, 73)),
+        scale_(RandomWeight("scale", DType::kF32, Shape{c.k}, 1.0f, 74)),
+        shift_(RandomWeight("shift", DType::kF32, Shape{c.k}, 1.0f, 75)),
+        identity_(IdentityWeight(c.n)) {
+    Tracer tracer("rows", {.compute = c.dtype,
+                           .activation = target.ActivationDType(c.dtype),
+                           .max_length = kRowOpPositions});
+    const Tensor inputs = Embed(tracer, table_.handle);
+    Tensor x = inputs.Columns(0, c.k);
+    if (c.norm == NormKind::kLayer) x = LayerNorm(tracer, x, scale_.handle, shift_.handle, {1e-5f});
+    if (c.norm == NormKind::kRms) x = RmsNorm(tracer, x, scale_.handle, {1e-5f});
+    Tensor y = Linear(tracer, x, {&weight_.handle, 1}, {&bias_.handle, 1}, {});
+    if (c.activation != Activation::kNone) y = Activate(tracer, y, c.activation);
+    if (c.residual) y = Add(tracer, inputs.Columns(c.k, c.n), y);
+    tracer.SetLogits(Linear(tracer, y, {&identity_.handle, 1}, {}, {.logits = true}));
+    tracer.Emit({.id = OpId::kAdvance});
+    program_ = std::make_unique<Program>(*tracer.Finish(kRowOpTableRows));
+    FuseOps(*program_, kAll);
+    executable_ = target.Compile(*program_, {.max_tokens = kRowOpTokens,
+                                             .max_rows = kRowOpTokens,
+                                             .max_samples = kRowOpTokens,
+                                             .max_blocks_per_row = 1,
+                                             .num_blocks = 1});
+  }
+
+  // Row i has token (first + i) mod kRowOpTableRows.
+  std::vector<float> Run(int first, int count) {
+    executable_->RunStep([&](StepWriter& step) {
+      for (int row = 0; row < count; ++row) {
+        const int32_t id = static_cast<int32_t>((first + row) % kRowOpTableRows);
+        step.Join(row, {});
+        step.Prefill(row, {&id, 1}, 0, /*sample=*/true);
+      }
+    });
+    return executable_->Read(program_->logits, count);
+  }
+
+  // How far a row is from the product in double, in units of what roundings allow.
+  double WorstError(int id, std::span<const float> found) const {
+    const double step = Step(case_.dtype);
+    const double* inputs = table_.values.data() + id * (case_.k + case_.n);
+    const std::vector<double> x = Normed(inputs);
+    double worst = 0.0;
+    for (int64_t n = 0; n < case_.n; ++n) {
+      double sum = bias_.values[n];
+      double squares = 0.0;
+      for (int64_t k = 0; k < case_.k; ++k) {
+        const double term = x[k] * weight_.values[n * case_.k + k];
+        sum += term;
+        squares += term * term;
+      }
+      if (case_.activation == Activation::kRelu) sum = std::max(sum, 0.0);
+      if (case_.activation == Activation::kSilu) sum = sum / (1.0 + std::exp(-sum));
+      if (case_.residual) sum += inputs[case_.k + n];
+      // The result's own rounding, and the terms' where x is rounded after its norm.
+      const double allowed = step * (std::abs(sum) + std::sqrt(squares) + 0x1p-6);
+      worst = std::max(worst, std::abs(found[n] - sum) / allowed);
+    }
+    return worst;
+  }
+
+ private:
+  std::vector<double> Normed(const double* inputs) const {
+    std::vector<double> x(inputs, inputs + case_.k);
+    if (case_.norm == NormKind::kNone) return x;
+    double mean = 0.0;
+    double squares = 0.0;
+    for (const double value : x) mean += value / static_cast<double>(case_.k);
+    if (case_.norm == NormKind::kRms) mean = 0.0;
+    for (const double value : x) squares += (value - mean) * (value - mean);
+    const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(case_.k) + 1e-5);
+    for (int64_t k = 0; k < case_.k; ++k) {
+      const double shift = case_.norm == NormKind::kLayer ? shift_.values[k] : 0.0;
+      x[k] = Rounded(case_.dtype, (x[k] - mean) * inverse * scale_.values[k] + shift);
+    }
+    return x;
+  }
+
+  LinearRowsCase case_;
+  TestWeight table_, weight_, bias_, scale_, shift_, identity_;
+  std::unique_ptr<Program> program_;
+  std::unique_ptr<TestExecutable> executable_;
+};
+
+void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) {
+  LinearRows rows(c, target);
+  std::vector<std::vector<float>> alone(kRowOpTableRows);
+  double worst = 0.0;
+  for (int id = 0; id < kRowOpTableRows; ++id) {
+    alone[id] = rows.Run(id, 1);
+    if (id % 16 == 0) worst = std::max(worst, rows.WorstError(id, alone[id]));
+  }
+  std::vector<int> counts = {64, 65, 130, 257, 512};
+  for (int count = 2; count <= 40; ++count) counts.push_back(count);
+  int differing = 0;
+  int compared = 0;
+  for (const int count : counts) {
+    const std::vector<float> found = rows.Run(/*first=*/count, count);
+    for (int row = 0; row < count; ++row, ++compared) {
+      const std::vector<float>& expected = alone[(count + row) % kRowOpTableRows];
+      differing += std::memcmp(expected.data(), found.data() + row * c.n, c.n * sizeof(float)) != 0;
+    }
+  }
+  const std::string name =
+      fmt::format("rows, linear {}x{} {}{}{}{}", c.n, c.k, Traits(c.dtype).name,
+                  c.norm == NormKind::kNone ? "" : " norm",
+                  c.activation == Activation::kNone ? "" : " act", c.residual ? " residual" : "");
+  report.Expect(differing == 0 && worst < 1.0, name,
+                fmt::format("{} of {} rows differ from the row alone; worst error {:.2f} of bound",
+                            differing, compared, worst));
+}
+
+void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, int block_size,
+                        const Target& target) {
+  constexpr int kLength = 700;  // beyond a segment
+  const AttentionCase c{.name = "rows",
+                        .num_heads = 2 * group,
+                        .num_kv_heads = 2,
+                        .head_dim = head_dim,
+                        .v_head_dim = head_dim,
+                        .block_size = block_size,
+                        .compute = dtype,
+                        .kv = dtype,
+                        .scale = 0.125f,
+                        .fusions = kAll};
+  AttentionRunner runner(c, target, /*seed=*/9);
+  Random random(/*seed=*/3);
+  std::vector<int32_t> ids(kLength);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random.Below(kAttentionTableRows));
+  const int64_t width = runner.output_width();
+  const auto in_pieces_of = [&](int row, int size, int others) {
+    std::vector<float> all;
+    runner.Start(row, ids);
+    for (int other = 0; other < others; ++other) runner.Start(row + 1 + other, ids);
+    for (int done = 0; done < kLength; done += size) {
+      const int count = std::min(size, kLength - done);
+      std::vector<Piece> pieces = {{row, count}};
+      for (int other = 0; other < others; ++other) pieces.push_back({row + 1 + other, count});
+      const std::vector<float> found = runner.Step(pieces);
+      all.insert(all.end(), found.begin(), found.begin() + count * width);
+    }
+    return all;
+  };
+  const std::vector<float> whole = in_pieces_of(0, kLength, 0);
+  const std::vector<float> one = in_pieces_of(1, 1, 0);
+  const std::vector<float> batch = in_pieces_of(0, 1, 5);
+  const std::vector<float> chunks = in_pieces_of(2, 37, 1);
+  double worst = 0.0;
+  for (const int position : {0, 15, 100, 511, 512, kLength - 1}) {
+    const std::vector<double> expected = runner.Expected(ids, position);
+    for (int64_t i = 0; i < width; ++i) {
+      worst = std::max(worst, std::abs(expected[i] - whole[position * width + i]));
+    }
+  }
+  const auto equal = [&](const std::vector<float>& other) {
+    return CompareBits(whole, other).equal;
+  };
+  report.Expect(equal(one) && equal(batch) && equal(chunks) && worst < 2.0 * Step(dtype),
+                fmt::format("rows, attention head {} group {} {} blocks of {}", head_dim, group,
+                            Traits(dtype).name, block_size),
+                fmt::format("by one {}, batch {}, by 37 {}; worst error {:.2g}",
+                            equal(one) ? "equal" : "differs", equal(batch) ? "equal" : "differs",
+                            equal(chunks) ? "equal" : "differs", worst));
+}
+
+}  // namespace
+
+void CheckRows(Report& report, const CheckOptions&) {
+  auto device = LoadCuda(/*capture_graphs=*/true);
+  const CudaTarget cuda(*std::move(device));
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const LinearRowsCase cases[] = {{.n = 768, .k = 768, .dtype = dtype, .residual = true},
+                                    {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
+                                    {.n = 768, .k = 3072, .dtype = dtype, .residual = true},
+                                    {.n = 3072,
+                                     .k = 768,
+                                     .dtype = dtype,
+                                     .norm = NormKind::kLayer,
+                                     .activation = Activation::kRelu},
+                                    {.n = 576,
+                                     .k = 1536,
+                                     .dtype = dtype,
+                                     .norm = NormKind::kRms,
+                                     .activation = Activation::kSilu,
+                                     .residual = true},
+                                    {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms}};
+    for (const LinearRowsCase& c : cases) CheckLinear(report, c, cuda);
+    for (const int head_dim : {64, 128}) {
+      for (const int group : {1, 3, 4, 8}) {
+        CheckAttentionRows(report, head_dim, group, dtype, group == 4 ? 8 : 16, cuda);
+      }
+    }
+  }
+}
+
+}  // namespace spry::testing
