@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <boost/json.hpp>
 #include <memory>
 #include <numeric>
@@ -22,6 +23,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr double kQuietTail = 1.02;  // p99/p50 of a fixed spin on a machine left alone
+constexpr int64_t kMaxReservedSteps = 1 << 24;
 constexpr int kPercentages[] = {10, 25, 50, 75, 90, 99};
 
 struct LatencyFlags {
@@ -67,6 +69,8 @@ Status Warm(const LatencyFlags& flags, const LoadedModel& model,
 }
 
 Status Measure(const LatencyFlags& flags, const LoadedModel& model, Latencies& latencies) {
+  SPRY_RETURN_IF_ERROR(
+      CheckPrompts(*model.engine, flags.input_len, int64_t{flags.batch_size} * flags.input_len));
   std::mt19937_64 random(flags.model.engine.seed);
   std::vector<GenerationRequest> requests;
   for (int i = 0; i < flags.batch_size; ++i) {
@@ -76,7 +80,8 @@ Status Measure(const LatencyFlags& flags, const LoadedModel& model, Latencies& l
         flags.output_len));
   }
   SPRY_RETURN_IF_ERROR(Warm(flags, model, requests, latencies));
-  latencies.steps.decode_us.reserve(size_t(flags.iters) * flags.output_len);
+  latencies.steps.decode_us.reserve(
+      std::min(int64_t{flags.iters} * flags.output_len, kMaxReservedSteps));
   for (int i = 0; i < flags.iters; ++i) {
     SPRY_ASSIGN_OR_RETURN(const RunTotals totals, RunToEnd(*model.engine, model.tokenizer.get(),
                                                            requests, &latencies.steps));
@@ -171,19 +176,24 @@ Command AddBenchLatency(CLI::App& parent) {
       "  spry bench latency ./opt-125m --load-format dummy --batch-size 8 --output-json out.json");
   const char* group = "Benchmark";
   parser.add_option("--input-len", flags->input_len, "Tokens of a prompt [32]")
-      ->check(AtLeast(1))
+      ->check(Between(int64_t{1}, kMaxBenchLength))
+      ->type_name("INT")
       ->group(group);
   parser.add_option("--output-len", flags->output_len, "Tokens to generate [128]")
-      ->check(AtLeast(1))
+      ->check(Between(int64_t{1}, kMaxBenchLength))
+      ->type_name("INT")
       ->group(group);
   parser.add_option("--batch-size", flags->batch_size, "Requests in the batch [8]")
-      ->check(AtLeast(1))
+      ->check(Between(int64_t{1}, kMaxBenchRequests))
+      ->type_name("INT")
       ->group(group);
   parser.add_option("--num-iters-warmup", flags->warmup_iters, "Iterations not timed [10]")
-      ->check(AtLeast(0))
+      ->check(Between(int64_t{0}, kMaxBenchIterations))
+      ->type_name("INT")
       ->group(group);
   parser.add_option("--num-iters", flags->iters, "Iterations timed [30]")
-      ->check(AtLeast(1))
+      ->check(Between(int64_t{1}, kMaxBenchIterations))
+      ->type_name("INT")
       ->group(group);
   parser
       .add_flag("--tail-control", flags->tail_control,

@@ -1,5 +1,7 @@
 #include "app/bench_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -76,6 +78,20 @@ std::vector<TokenId> RandomPrompt(std::mt19937_64& random, int length, int low, 
 int RandomIdsEnd(int64_t vocab_size) {
   constexpr int64_t kEnd = 10'000;
   return static_cast<int>(std::min(kEnd, vocab_size));
+}
+
+Status CheckPrompts(const Engine& engine, int64_t longest, int64_t total_tokens) {
+  const int64_t max_model_len = engine.memory_plan().max_model_len;
+  if (longest >= max_model_len) {
+    return InvalidArgument(fmt::format(
+        "a prompt of {} tokens is asked for; with a max_model_len of {} it may have at most {}",
+        longest, max_model_len, max_model_len - 1));
+  }
+  if (total_tokens > kMaxBenchTokens) {
+    return InvalidArgument(fmt::format("the prompts have {} tokens together; at most {} are held",
+                                       total_tokens, kMaxBenchTokens));
+  }
+  return {};
 }
 
 GenerationRequest BenchRequest(std::vector<TokenId> prompt, int output_len) {

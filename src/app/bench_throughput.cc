@@ -2,9 +2,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <boost/json.hpp>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "app/flag_checks.h"
 #include "app/flags.h"
 #include "app/load_model.h"
+#include "app/read_text.h"
 #include "app/write_text.h"
 
 namespace spry {
@@ -21,7 +21,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr int kDefaultPrompts = 1000;
-constexpr int64_t kMaxLength = 1 << 24;  // tokens of one prompt or output
 
 struct ThroughputFlags {
   DeviceFlags device;
@@ -51,10 +50,10 @@ Result<std::vector<int>> ReadList(const std::string& path, const json::value& fi
   std::vector<int> lengths;
   for (const json::value& value : list->get_array()) {
     const int64_t* length = value.if_int64();
-    if (length == nullptr || *length < 1 || *length > kMaxLength) {
+    if (length == nullptr || *length < 1 || *length > kMaxBenchLength) {
       return InvalidArgument(fmt::format("{}: \"{}\"[{}] is {}; it must be an integer from 1 to {}",
                                          path, key, lengths.size(), json::serialize(value),
-                                         kMaxLength));
+                                         kMaxBenchLength));
     }
     lengths.push_back(static_cast<int>(*length));
   }
@@ -62,9 +61,7 @@ Result<std::vector<int>> ReadList(const std::string& path, const json::value& fi
 }
 
 Result<std::vector<Length>> ReadLengths(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return NotFound(path + " cannot be opened");
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   json::error_code error;
   const json::value file = json::parse(text, error);
   if (error) return InvalidArgument(path + ": not valid JSON: " + error.message());
@@ -98,6 +95,15 @@ Result<std::vector<Length>> LengthsOf(const ThroughputFlags& flags) {
   return lengths;
 }
 
+Status CheckLengths(const std::vector<Length>& lengths, const Engine& engine) {
+  int64_t longest = 0, total = 0;
+  for (const Length& length : lengths) {
+    longest = std::max<int64_t>(longest, length.input);
+    total += length.input;
+  }
+  return CheckPrompts(engine, longest, total);
+}
+
 // One short request, so that first-time costs are not measured.
 Status Warm(const LoadedModel& model, std::mt19937_64& random, int low, int high) {
   constexpr int kTokens = 2;
@@ -109,6 +115,8 @@ Result<int> RunThroughput(const ThroughputFlags& flags) {
   SPRY_RETURN_IF_ERROR(CheckWritable(flags.output_json));
   SPRY_ASSIGN_OR_RETURN(const std::vector<Length> lengths, LengthsOf(flags));
   SPRY_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(flags.device, flags.model));
+
+  SPRY_RETURN_IF_ERROR(CheckLengths(lengths, *model.engine));
 
   constexpr int kFirstOrdinaryId = 10;  // below lie special tokens in most vocabularies
   const int high = RandomIdsEnd(model.config.vocab_size);
@@ -166,15 +174,16 @@ Command AddBenchThroughput(CLI::App& parent) {
   parser
       .add_option("--num-prompts", flags->num_prompts,
                   "Number of requests [1000, or all of --lengths]")
-      ->check(AtLeast(1))
+      ->check(Between(int64_t{1}, kMaxBenchRequests))
+      ->type_name("INT")
       ->group(group);
   parser.add_option("--input-len", flags->input_len, "Tokens of each prompt")
-      ->check(Between(int64_t{1}, kMaxLength))
+      ->check(Between(int64_t{1}, kMaxBenchLength))
       ->type_name("INT")
       ->excludes(lengths)
       ->group(group);
   parser.add_option("--output-len", flags->output_len, "Tokens to generate for each")
-      ->check(Between(int64_t{1}, kMaxLength))
+      ->check(Between(int64_t{1}, kMaxBenchLength))
       ->type_name("INT")
       ->excludes(lengths)
       ->group(group);

@@ -3,42 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <memory>
+
+#include "app/read_text.h"
 
 namespace spry {
 namespace {
-
-constexpr size_t kMaxFileBytes = size_t{1} << 30;
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-Result<std::string> ReadAll(std::FILE* file, const std::string& name) {
-  std::string text;
-  char buffer[1 << 16];
-  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), file)) {
-    text.append(buffer, count);
-    if (text.size() > kMaxFileBytes) {
-      return InvalidArgument(fmt::format("{} is larger than {} bytes", name, kMaxFileBytes));
-    }
-  }
-  if (std::ferror(file) != 0) {
-    return InvalidArgument(fmt::format("{} cannot be read: {}", name, std::strerror(errno)));
-  }
-  return text;
-}
-
-Result<std::string> ReadFile(const std::string& path) {
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rbe"));
-  if (file == nullptr) {
-    return NotFound(fmt::format("{} cannot be opened: {}", path, std::strerror(errno)));
-  }
-  return ReadAll(file.get(), path);
-}
 
 // Editors and echo end a file with a line end that is not part of what was written.
 std::string WithoutLastLineEnd(std::string text) {
@@ -71,11 +42,11 @@ Result<std::vector<PromptEntry>> GatherPrompts(const PromptFlags& flags) {
     entries.push_back(TextEntry(fmt::format("--prompt {}", entries.size() + 1), prompt));
   }
   for (const std::string& path : flags.prompt_files) {
-    SPRY_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+    SPRY_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
     entries.push_back(TextEntry(path, WithoutLastLineEnd(std::move(text))));
   }
   if (!flags.input.empty()) {
-    SPRY_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.input));
+    SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.input));
     AddLines(flags.input, text, entries);
     if (entries.empty()) return InvalidArgument(flags.input + " has no line with a prompt");
   }
@@ -83,7 +54,7 @@ Result<std::vector<PromptEntry>> GatherPrompts(const PromptFlags& flags) {
   if (isatty(STDIN_FILENO) != 0) {
     return InvalidArgument("no prompt; give --prompt, --prompt-file, --input or text on stdin");
   }
-  SPRY_ASSIGN_OR_RETURN(std::string text, ReadAll(stdin, "stdin"));
+  SPRY_ASSIGN_OR_RETURN(std::string text, ReadText(stdin, "stdin"));
   entries.push_back(TextEntry("stdin", WithoutLastLineEnd(std::move(text))));
   return entries;
 }

@@ -21,8 +21,11 @@ Defaults DefaultsOf(const Device& device) {
 
 constexpr int kMaxRunAhead = 64;
 constexpr double kCpuShareOfFree = 0.25;  // the machine has other work
+// Far more than a machine's memory holds; the host keeps a record of each.
+constexpr int64_t kMaxBlocks = int64_t{1} << 24;
 
-std::string Mebibytes(int64_t bytes) {
+std::string Size(int64_t bytes) {
+  if (bytes < (1 << 20)) return fmt::format("{} bytes", bytes);
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
@@ -66,12 +69,34 @@ StepLimits LimitsFor(const MemoryOptions& options, const Defaults& defaults, int
   return limits;
 }
 
+std::string FixedNeeds(const MemoryNeeds& needs) {
+  return fmt::format("weights {}, activations {}, step memory {}", Size(needs.weights),
+                     Size(needs.activations), Size(needs.step));
+}
+
+// The flag's bytes, when they fit beside what else the device must hold.
+Result<int64_t> CheckKvBytes(const MemoryOptions& options, const MemoryNeeds& needs, int64_t left) {
+  const std::string found = fmt::format("--kv-cache-memory-bytes is {}", Size(options.kv_bytes));
+  if (options.kv_bytes > left) {
+    return ResourceExhausted(fmt::format("{}, but {} is free beside {}; lower it", found,
+                                         Size(std::max<int64_t>(left, 0)), FixedNeeds(needs)));
+  }
+  if (options.kv_bytes / needs.kv_per_block > kMaxBlocks) {
+    return ResourceExhausted(
+        fmt::format("{}, {} blocks of {}; lower it to {} blocks, or raise --block-size", found,
+                    options.kv_bytes / needs.kv_per_block, Size(needs.kv_per_block), kMaxBlocks));
+  }
+  return options.kv_bytes;
+}
+
 // Bytes for KV: what the flag says, or what the device can spare, never more than rows can use.
 Result<int64_t> KvBudget(const Device& device, const MemoryOptions& options,
                          const MemoryNeeds& needs, const StepLimits& limits) {
-  if (options.kv_bytes > 0) return options.kv_bytes;
   const DeviceInfo info = device.info();
   const int64_t fixed = needs.weights + needs.activations + needs.step;
+  if (options.kv_bytes > 0) {
+    return CheckKvBytes(options, needs, info.free_memory_bytes - fixed);
+  }
   const int64_t spare =
       device.name() == "cuda"
           ? static_cast<int64_t>(static_cast<double>(info.memory_bytes) *
@@ -80,25 +105,23 @@ Result<int64_t> KvBudget(const Device& device, const MemoryOptions& options,
           : static_cast<int64_t>(static_cast<double>(info.free_memory_bytes - fixed) *
                                  kCpuShareOfFree);
   if (spare < needs.kv_per_block) {
-    return ResourceExhausted(fmt::format(
-        "the model does not fit: weights {}, activations {}, step memory {}, of {} free; a smaller "
-        "--max-num-batched-tokens or --max-num-seqs, or a smaller model, helps",
-        Mebibytes(needs.weights), Mebibytes(needs.activations), Mebibytes(needs.step),
-        Mebibytes(info.free_memory_bytes)));
+    return ResourceExhausted(
+        fmt::format("the model does not fit: {}, of {} free; a smaller --max-model-len, "
+                    "--max-num-batched-tokens or --max-num-seqs, or a smaller model, helps",
+                    FixedNeeds(needs), Size(info.free_memory_bytes)));
   }
-  const int64_t useful = int64_t{limits.max_rows} * limits.max_blocks_per_row * needs.kv_per_block;
-  return std::min(spare, useful);
+  const int64_t useful_blocks = int64_t{limits.max_rows} * limits.max_blocks_per_row;
+  return std::min({spare / needs.kv_per_block, useful_blocks, kMaxBlocks}) * needs.kv_per_block;
 }
 
 }  // namespace
 
 std::string MemoryPlan::ToString() const {
   return fmt::format(
-      "weights {}, activations {}, step memory {}, KV cache {} ({} blocks of {} tokens); "
-      "max_model_len {}, {} sequences, {} tokens a step, {} step{} in flight",
-      Mebibytes(needs.weights), Mebibytes(needs.activations), Mebibytes(needs.step),
-      Mebibytes(kv_bytes), limits.num_blocks, limits.block_size, max_model_len, limits.max_rows,
-      limits.max_tokens, run_ahead, run_ahead == 1 ? "" : "s");
+      "{}, KV cache {} ({} blocks of {} tokens); max_model_len {}, {} sequences, {} tokens a step, "
+      "{} step{} in flight",
+      FixedNeeds(needs), Size(kv_bytes), limits.num_blocks, limits.block_size, max_model_len,
+      limits.max_rows, limits.max_tokens, run_ahead, run_ahead == 1 ? "" : "s");
 }
 
 Result<int64_t> LongestSequence(const MemoryOptions& options, int64_t model_max_position) {
@@ -121,15 +144,21 @@ Result<MemoryPlan> PlanMemory(const Device& device, const Program& program,
   SPRY_ASSIGN_OR_RETURN(plan.needs, device.Plan(program, {.limits = plan.limits,
                                                           .attention_backend = attention_backend}));
   SPRY_ASSIGN_OR_RETURN(const int64_t budget, KvBudget(device, options, plan.needs, plan.limits));
-  const int64_t blocks = std::min<int64_t>(budget / plan.needs.kv_per_block, INT32_MAX / 2);
+  const int64_t blocks = budget / plan.needs.kv_per_block;
+  if (blocks == 0) {
+    return ResourceExhausted(
+        fmt::format("a KV block of {} tokens takes {} but --kv-cache-memory-bytes is {}; raise "
+                    "--kv-cache-memory-bytes",
+                    options.block_size, Size(plan.needs.kv_per_block), Size(budget)));
+  }
   const int64_t tokens = blocks * options.block_size;
   if (tokens < plan.max_model_len) {
-    if (options.max_model_len > 0 || tokens < 2) {
+    if (options.max_model_len > 0) {
       return ResourceExhausted(fmt::format(
           "one sequence of {} tokens needs {} of KV cache but {} is planned; lower --max-model-len "
           "to {} or raise --kv-cache-memory-bytes",
-          plan.max_model_len, Mebibytes(plan.limits.max_blocks_per_row * plan.needs.kv_per_block),
-          Mebibytes(budget), tokens));
+          plan.max_model_len, Size(plan.limits.max_blocks_per_row * plan.needs.kv_per_block),
+          Size(budget), tokens));
     }
     plan.max_model_len = tokens;
     plan.limits.max_blocks_per_row = static_cast<int32_t>(blocks);

@@ -127,9 +127,9 @@ class NullDevice final : public Device {
   }
 
  private:
-  // Blocks are counted, not stored: this much "memory" and that much per block give 2^20 blocks.
+  // Blocks are counted, not stored: this much "memory" and that much per block give 2^24 blocks.
   static constexpr int64_t kBytesPerBlock = 1 << 10;
-  static constexpr int64_t kMemory = kBytesPerBlock << 20;
+  static constexpr int64_t kMemory = kBytesPerBlock << 24;
   NullDeviceOptions options_;
 };
 
