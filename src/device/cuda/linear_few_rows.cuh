@@ -27,6 +27,8 @@ struct FewRowsShape {
   static constexpr bool kWhole = kWhole_;
   static constexpr int kNormChunks = kNormChunks_;
   static constexpr int kRows = kTokenTiles * kMmaTokens;
+  // Of y, per thread.
+  static constexpr int kItems = (kMmaOutputs * kRows + kLinearThreads - 1) / kLinearThreads;
   // Norm weights that are few enough wait in registers for the rows.
   static constexpr bool kNormAhead = kNormChunks > 0 && kNormChunks <= 4;
   static constexpr int kBuffers = kTokenTiles <= 4 ? 2 : 1;  // of partial sums
@@ -70,6 +72,28 @@ struct PartialSums {
   }
 };
 
+template <typename Shape>
+__device__ void LoadScales(const MmaLinearArgs& args, NormScale* ahead) {
+  if constexpr (Shape::kNormAhead) {
+#pragma unroll
+    for (int c = 0; c < Shape::kNormChunks; ++c) {
+      const int32_t first =
+          static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8 + c * kChunkElements;
+      if (first < args.depth) ahead[c].Load(args.norm, first);
+    }
+  }
+}
+
+// Row `row` of x, which is row r of the block's, normed or not.
+template <typename Shape, typename T>
+__device__ const T* RowOf(const MmaLinearArgs& args, const T* normed, int r, int32_t row) {
+  if constexpr (Shape::kNormChunks > 0) {
+    return normed + r * SharedStride(args.depth);
+  } else {
+    return reinterpret_cast<const T*>(args.x.data) + row * args.x.stride;
+  }
+}
+
 template <typename Shape, typename T>
 __device__ void NormRows(const MmaLinearArgs& args, const NormScale* ahead, int32_t first_row,
                          int32_t num_rows, T* normed) {
@@ -93,6 +117,40 @@ __device__ void NormRows(const MmaLinearArgs& args, const NormScale* ahead, int3
   }
 }
 
+// Item m of a thread is one output of the block's token m * kTokensPerItem + thread / kMmaOutputs.
+inline constexpr int kTokensPerItem = kLinearThreads / kMmaOutputs;
+
+template <typename Y, typename Shape>
+__device__ void LoadResiduals(const MmaLinearArgs& args, int32_t first_row, int32_t num_rows,
+                              int32_t n, float (&residual)[Shape::kItems]) {
+#pragma unroll
+  for (int m = 0; m < Shape::kItems; ++m) {
+    const int token = m * kTokensPerItem + static_cast<int>(threadIdx.x) / kMmaOutputs;
+    residual[m] = LoadResidual<Y>(args, min(first_row + token, num_rows - 1), n);
+  }
+}
+
+// Where the block's outputs of one tile go.
+struct OutputTile {
+  int32_t first_row = 0;
+  int32_t num_rows = 0;
+  int32_t first_output = 0;
+};
+
+template <typename Y, typename Shape>
+__device__ void StoreSums(const MmaLinearArgs& args, const PartialSums<Shape>& partial, int used,
+                          float bias, const float (&residual)[Shape::kItems],
+                          const OutputTile& at) {
+  const int output = static_cast<int>(threadIdx.x) % kMmaOutputs;
+#pragma unroll
+  for (int m = 0; m < Shape::kItems; ++m) {
+    const int token = m * kTokensPerItem + static_cast<int>(threadIdx.x) / kMmaOutputs;
+    if (token >= Shape::kRows || at.first_row + token >= at.num_rows) break;
+    StoreSum<Y>(args, partial.Total(used, token, output), bias, residual[m], at.first_row + token,
+                at.first_output + output);
+  }
+}
+
 // Nothing here depends on the step's true counts: rows of the bucket beyond them are computed from
 // whatever the buffers hold and read by nobody. That saves a trip to memory before the first load.
 template <typename T, typename Y, typename Shape>
@@ -101,7 +159,6 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
                   const __grid_constant__ FewRowsCounts counts) {
   constexpr int kTiles = Shape::kTiles;
   constexpr int kTokenTiles = Shape::kTokenTiles;
-  constexpr int kItems = (kMmaOutputs * Shape::kRows + kLinearThreads - 1) / kLinearThreads;
   LetNextStart();
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarpThreads;
@@ -130,33 +187,21 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   float bias = 0.0f;
   if (args.bias != nullptr) bias = args.bias[tile * kMmaOutputs + output];
   NormScale ahead[Shape::kNormAhead ? Shape::kNormChunks : 1];
-  if constexpr (Shape::kNormAhead) {
-#pragma unroll
-    for (int c = 0; c < Shape::kNormChunks; ++c) {
-      const int32_t first = lane * 8 + c * kChunkElements;
-      if (first < args.depth) ahead[c].Load(args.norm, first);
-    }
-  }
+  LoadScales<Shape>(args, ahead);
   AwaitPrevious();
 
   extern __shared__ __align__(16) std::byte shared[];
-  const T* rows[kTokenTiles];  // where this lane's B of its segment begins
+  T* normed = reinterpret_cast<T*>(shared);
   if constexpr (Shape::kNormChunks > 0) {
-    T* normed = reinterpret_cast<T*>(shared);
     NormRows<Shape>(args, ahead, first_row, counts.rows, normed);
     __syncthreads();
+  }
+  const T* rows[kTokenTiles];  // where this lane's B of its segment begins
 #pragma unroll
-    for (int j = 0; j < kTokenTiles; ++j) {
-      rows[j] =
-          normed + (j * kMmaTokens + g) * SharedStride(args.depth) + begin * kTileDepth + t * 8;
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < kTokenTiles; ++j) {
-      const int r = min(first_row + j * kMmaTokens + g, counts.rows - 1);
-      rows[j] =
-          reinterpret_cast<const T*>(args.x.data) + r * args.x.stride + begin * kTileDepth + t * 8;
-    }
+  for (int j = 0; j < kTokenTiles; ++j) {
+    const int r = j * kMmaTokens + g;
+    rows[j] = RowOf<Shape>(args, normed, r, min(first_row + r, counts.rows - 1)) +
+              begin * kTileDepth + t * 8;
   }
   uint4 kept[Shape::kKeepsB ? kTiles : 1][kTokenTiles];
   if constexpr (Shape::kKeepsB) {
@@ -172,12 +217,8 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   __shared__ PartialSums<Shape> partial[Shape::kBuffers];
   int buffer = 0;
   while (true) {
-    float residual[kItems];  // fetched while the products run
-#pragma unroll
-    for (int m = 0; m < kItems; ++m) {
-      const int r = min(first_row + m * kLinearWarps * 2 + thread / kMmaOutputs, counts.rows - 1);
-      residual[m] = LoadResidual<Y>(args, r, tile * kMmaOutputs + output);
-    }
+    float residual[Shape::kItems];  // fetched while the products run
+    LoadResiduals<Y, Shape>(args, first_row, counts.rows, tile * kMmaOutputs + output, residual);
     const int next_tile = tile + static_cast<int>(gridDim.y);
     const bool more = next_tile < counts.outputs;
     float sums[kTokenTiles][4] = {};
@@ -214,13 +255,8 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
     }
     partial[buffer].Put(warp, g, t, sums);
     __syncthreads();
-#pragma unroll
-    for (int m = 0; m < kItems; ++m) {
-      const int token = m * kLinearWarps * 2 + thread / kMmaOutputs;
-      if (token >= Shape::kRows || first_row + token >= counts.rows) break;
-      StoreSum<Y>(args, partial[buffer].Total(used, token, output), bias, residual[m],
-                  first_row + token, tile * kMmaOutputs + output);
-    }
+    StoreSums<Y>(args, partial[buffer], used, bias, residual,
+                 {first_row, counts.rows, tile * kMmaOutputs});
     if (!more) break;
     tile = next_tile;
     weights += next_weights;
