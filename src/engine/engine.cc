@@ -2,12 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <random>
 #include <utility>
 
 #include "engine/row_params.h"
 #include "ops/random.h"
 
 namespace spry {
+namespace {
+
+// From the system, so that nobody outside can craft prompts whose blocks collide.
+uint64_t RandomKey() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Device> device,
                                                const Checkpoint& checkpoint,
@@ -21,7 +31,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Device> device,
       std::make_unique<BlockPool>(BlockPoolOptions{.num_blocks = memory.limits.num_blocks,
                                                    .block_size = memory.limits.block_size,
                                                    .prefix_caching = options.prefix_caching,
-                                                   .hash_key = Mix64(options.seed)});
+                                                   .hash_key = RandomKey()});
   engine->scheduler_ = std::make_unique<Scheduler>(
       SchedulerOptions{.max_rows = memory.limits.max_rows,
                        .max_step_tokens = memory.limits.max_tokens,

@@ -28,7 +28,7 @@ struct EngineOptions {
   bool prefix_caching = true;      // --no-enable-prefix-caching
   int max_waiting = 1 << 20;       // requests in the queue beyond those running
   int long_prefill_threshold = 0;  // --long-prefill-token-threshold
-  uint64_t seed = 0;               // of requests that bring none, and of the prefix hash key
+  uint64_t seed = 0;               // of requests that bring none
 };
 
 struct GenerationRequest {

@@ -2,7 +2,7 @@
 //   x [rows, K]; W [N, K] plain or quantised, stacked from parts along N; bias [N] optional;
 //   residual, y [rows, N].
 // The Tracer emits plain linears; bias is given here, norm, activation and residual are put in by
-// the fusion pass (ops/fusion.h). Sum over K: DESIGN's row-function rule, i.e. its order depends on
+// the fusion pass (ops/fusion.h). Sum over K: its order depends on
 // (N, K) and the weight alone, never on the number of rows.
 #pragma once
 

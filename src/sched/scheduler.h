@@ -21,9 +21,9 @@
 #include "base/status.h"
 #include "kv/block_pool.h"
 #include "sched/batch_plan.h"
+#include "sched/launched_steps.h"
 #include "sched/request.h"
 #include "sched/request_queue.h"
-#include "sched/step_ring.h"
 
 namespace spry {
 
@@ -137,7 +137,7 @@ class Scheduler {
   std::vector<Request*> running_;  // in order of arrival
   std::vector<Row> rows_;
   std::vector<RowId> free_rows_;
-  StepRing steps_;
+  LaunchedSteps steps_;
   std::vector<PlannedRow> prompt_rows_;  // of the plan in the making; they follow its decode rows
   // The first waiting request found too few blocks, and none came free since: no use to look again.
   bool waits_for_blocks_ = false;

@@ -6,7 +6,7 @@
 // value, so a score never leaves its lanes; each warp keeps a running softmax over its tiles, the
 // warps' states become one by their common maximum, then segments are merged in order. All of that
 // depends on absolute positions only, so a token's result does not depend on batch or chunk
-// (DESIGN's row-function rule).
+// (docs/architecture.md).
 //
 // In a decode step a block also writes its own token's k and v to the cache, and takes them from
 // where the projection left them: one launch. In a mixed step tokens of one prompt need each

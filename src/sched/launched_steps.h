@@ -18,9 +18,9 @@ struct LaunchedRow {
   bool sample = false;
 };
 
-class StepRing {
+class LaunchedSteps {
  public:
-  StepRing(int max_steps, int max_rows) : steps_(max_steps) {
+  LaunchedSteps(int max_steps, int max_rows) : steps_(max_steps) {
     for (std::vector<LaunchedRow>& step : steps_) step.reserve(max_rows);
   }
 
