@@ -84,7 +84,7 @@ Status CheckPrompts(const Engine& engine, int64_t longest, int64_t total_tokens)
   const int64_t max_model_len = engine.memory_plan().max_model_len;
   if (longest >= max_model_len) {
     return InvalidArgument(fmt::format(
-        "a prompt of {} tokens is asked for; with a max_model_len of {} it may have at most {}",
+        "the prompt has {} tokens; with a max_model_len of {} it may have at most {}: shorten it",
         longest, max_model_len, max_model_len - 1));
   }
   if (total_tokens > kMaxBenchTokens) {
