@@ -75,9 +75,9 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
   for (int h = 1; h <= c.num_heads; ++h) slopes.push_back(std::exp2(-8.0f * h / c.num_heads));
   slopes_ = FloatWeight("slopes", Shape{c.num_heads}, slopes);
   sinks_ = RandomWeight("sinks", DType::kF32, Shape{c.num_heads}, 3.0f, 53);
-  Tracer tracer("attention", {.compute = c.compute,
-                              .activation = target.ActivationDType(c.compute),
-                              .kv = c.kv});
+  Tracer tracer(
+      "attention",
+      {.compute = c.compute, .activation = target.ActivationDType(c.compute), .kv = c.kv});
   const Tensor x = Embed(tracer, table_.handle);
   output_ = Attention(tracer, x.Columns(0, q_width), x.Columns(q_width, k_width),
                       x.Columns(q_width + k_width, v_width),
