@@ -25,7 +25,7 @@ constexpr double kCpuShareOfFree = 0.25;  // the machine has other work
 constexpr int64_t kMaxBlocks = int64_t{1} << 24;
 
 std::string Size(int64_t bytes) {
-  if (bytes < (1 << 20)) return fmt::format("{} bytes", bytes);
+  if (bytes < (1 << 16)) return fmt::format("{} bytes", bytes);  // not as 0.0 MiB
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
