@@ -5,11 +5,22 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ops/math.h"
 #include "program/tracer.h"
 
 namespace spry {
 
 enum class Activation : uint8_t { kNone, kRelu, kSilu };
+
+// On one value, for every device. A NaN stays a NaN, so that a bad request is noticed.
+SPRY_HOST_DEVICE inline float ApplyActivation(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kNone: return x;
+    case Activation::kRelu: return x < 0.0f ? 0.0f : x;
+    case Activation::kSilu: return Silu(x);
+  }
+  return x;
+}
 
 struct ActivationParams {
   Activation activation = Activation::kNone;

@@ -24,15 +24,6 @@ char RowDimLetter(RowDim dim) {
 
 namespace {
 
-int64_t MaxRows(RowDim dim, const StepLimits& limits) {
-  switch (dim) {
-    case RowDim::kTokens: return limits.max_tokens;
-    case RowDim::kRows: return limits.max_rows;
-    case RowDim::kSamples: return limits.max_samples;
-  }
-  return 0;
-}
-
 // The first and the last op that touch a buffer.
 struct Life {
   int first = -1;

@@ -86,4 +86,21 @@ StepResult MapStepResult(const StepLimits& limits, std::byte* base) {
   return Map<PlaceResult>(limits, base);
 }
 
+int64_t StepMemoryBytes(const StepLimits& limits) {
+  return StepStateBytes(limits) +
+         (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
+}
+
+StepMemory MapStepMemory(const StepLimits& limits, std::byte* base) {
+  StepMemory memory{.state = MapStepState(limits, base)};
+  base += StepStateBytes(limits);
+  for (int32_t i = 0; i < limits.ring_size; ++i) {
+    memory.slots.push_back(MapStepSlot(limits, base));
+    base += StepSlotBytes(limits);
+    memory.results.push_back(MapStepResult(limits, base));
+    base += StepResultBytes(limits);
+  }
+  return memory;
+}
+
 }  // namespace spry

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "api/row.h"
 #include "base/ids.h"
@@ -128,5 +129,15 @@ int64_t StepStateBytes(const StepLimits& limits);
 StepState MapStepState(const StepLimits& limits, std::byte* base);
 int64_t StepResultBytes(const StepLimits& limits);
 StepResult MapStepResult(const StepLimits& limits, std::byte* base);
+
+// All of it in one region, for a device that computes in the host's memory: the state, then slot
+// and result of each ring entry.
+struct StepMemory {
+  StepState state;
+  std::vector<StepSlot> slots;      // [ring_size]
+  std::vector<StepResult> results;  // [ring_size]
+};
+int64_t StepMemoryBytes(const StepLimits& limits);
+StepMemory MapStepMemory(const StepLimits& limits, std::byte* base);
 
 }  // namespace spry

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/pause.h"
 #include "models/model.h"
 
 namespace spry {
-namespace {
-
-inline void Pause() { __builtin_ia32_pause(); }
-
-}  // namespace
 
 Result<ModelPlan> PlanModel(const Device& device, const Checkpoint& checkpoint,
                             const RunnerOptions& options) {

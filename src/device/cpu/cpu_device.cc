@@ -71,7 +71,7 @@ class CpuDevice final : public Device {
     needs.weights = WeightBytes(program);
     needs.activations =
         PlanBuffers(program, options.limits).arena_bytes + pool_->size() * kWorkerScratchBytes;
-    needs.step = StepRing::Bytes(options.limits);
+    needs.step = StepMemoryBytes(options.limits);
     for (const KvLayer& layer : program.kv_layers) {
       needs.kv_per_block += attention->bytes_per_block(layer, options.limits.block_size);
     }

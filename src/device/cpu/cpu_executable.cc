@@ -29,7 +29,7 @@ Result<std::unique_ptr<CpuExecutable>> CpuExecutable::Make(const Program& progra
                                                            std::shared_ptr<WorkerPool> pool,
                                                            const CpuBinding& binding) {
   SPRY_ASSIGN_OR_RETURN(MemoryRegion step_memory,
-                        MemoryRegion::Map(StepRing::Bytes(limits), PageKind::kNormal));
+                        MemoryRegion::Map(StepMemoryBytes(limits), PageKind::kNormal));
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<BindContext> context,
                         BindContext::Create(program, limits, *pool));
   auto executable = std::unique_ptr<CpuExecutable>(

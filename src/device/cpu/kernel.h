@@ -43,14 +43,7 @@ struct Matrix {
   float* Row(int64_t r) const { return reinterpret_cast<float*>(data) + r * stride; }  // f32 only
 };
 
-inline int32_t NumRows(RowDim dim, const StepState& state) {
-  switch (dim) {
-    case RowDim::kTokens: return state.header->num_tokens;
-    case RowDim::kRows: return state.header->num_rows;
-    case RowDim::kSamples: return state.header->num_samples;
-  }
-  return 0;
-}
+inline int32_t NumRows(RowDim dim, const StepState& state) { return NumRows(dim, *state.header); }
 
 // [begin, end) of `count` items for one worker, in multiples of `grain`.
 struct Share {

@@ -8,23 +8,10 @@
 
 namespace spry {
 
-int64_t StepRing::Bytes(const StepLimits& limits) {
-  return StepStateBytes(limits) +
-         (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
-}
-
 StepRing::StepRing(const StepLimits& limits, MemoryRegion memory)
     : limits_(limits), memory_(std::move(memory)) {
-  CHECK(limits.ring_size >= 1 && memory_.bytes() >= Bytes(limits));
-  std::byte* at = memory_.data();
-  state_ = MapStepState(limits, at);
-  at += StepStateBytes(limits);
-  for (int i = 0; i < limits.ring_size; ++i) {
-    slots_.push_back(MapStepSlot(limits, at));
-    at += StepSlotBytes(limits);
-    results_.push_back(MapStepResult(limits, at));
-    at += StepResultBytes(limits);
-  }
+  CHECK(limits.ring_size >= 1 && memory_.bytes() >= StepMemoryBytes(limits));
+  views_ = MapStepMemory(limits, memory_.data());
 }
 
 BoundCall StepRing::StageCall() const { return {.op = OpId::kStage, .run = Stage, .args = this}; }

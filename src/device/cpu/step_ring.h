@@ -12,17 +12,15 @@ namespace spry {
 
 class StepRing {
  public:
-  // `memory` has at least Bytes(limits), all zero.
+  // `memory` has at least StepMemoryBytes(limits), all zero.
   StepRing(const StepLimits& limits, MemoryRegion memory);
   // Bound calls point to it.
   StepRing(const StepRing&) = delete;
   StepRing& operator=(const StepRing&) = delete;
 
-  static int64_t Bytes(const StepLimits& limits);
-
-  const StepState& state() const { return state_; }
-  const StepSlot& slot(StepId step) const { return slots_[step.value() % slots_.size()]; }
-  const StepResult& result(StepId step) const { return results_[step.value() % results_.size()]; }
+  const StepState& state() const { return views_.state; }
+  const StepSlot& slot(StepId step) const { return At(views_.slots, step); }
+  const StepResult& result(StepId step) const { return At(views_.results, step); }
 
   // The step that stage and advance serve from now on.
   void SetStep(StepId step) { step_ = step; }
@@ -30,14 +28,16 @@ class StepRing {
   BoundCall AdvanceCall() const;
 
  private:
+  template <typename T>
+  static const T& At(const std::vector<T>& ring, StepId step) {
+    return ring[step.value() % ring.size()];
+  }
   static void Stage(const void* args, const StepState& state, Worker& worker);
   static void Advance(const void* args, const StepState& state, Worker& worker);
 
   StepLimits limits_;
   MemoryRegion memory_;
-  StepState state_;
-  std::vector<StepSlot> slots_;
-  std::vector<StepResult> results_;
+  StepMemory views_;
   StepId step_{0};
 };
 

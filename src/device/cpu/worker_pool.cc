@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "base/pause.h"
 #include "device/cpu/memory_region.h"
 
 namespace spry {
@@ -19,8 +20,6 @@ constexpr auto kIdleSpin = std::chrono::microseconds(50);
 // less. When they do not, the machine is oversubscribed and the core is better given away.
 constexpr int kBarrierSpins = 2000;
 constexpr int kSpinsPerClockRead = 64;
-
-inline void Pause() { __builtin_ia32_pause(); }
 
 }  // namespace
 

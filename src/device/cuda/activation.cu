@@ -1,6 +1,6 @@
 // activation and gated_activation (ops/activation.h): a thread an element.
-#include "device/cuda/activate.cuh"
 #include "device/cuda/element.cuh"
+#include "ops/activation.h"
 
 namespace spry::cuda {
 namespace {

@@ -61,12 +61,7 @@ View<T> ViewOf(const Matrix& matrix) {
 }
 
 __device__ inline int32_t NumRows(RowDim dim, const StepState& state) {
-  switch (dim) {
-    case RowDim::kTokens: return state.header->num_tokens;
-    case RowDim::kRows: return state.header->num_rows;
-    case RowDim::kSamples: return state.header->num_samples;
-  }
-  return 0;
+  return NumRows(dim, *state.header);
 }
 
 template <typename T>

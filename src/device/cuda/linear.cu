@@ -2,10 +2,10 @@
 // the plain kernel for f32 and for odd shapes. There a block makes 8 rows x 32 outputs, a
 // thread one of them: a single chain of fmaf over K in ascending order, whatever the number of
 // rows, which is also the CPU reference's order. Tiles of K pass through shared memory as f32.
-#include "device/cuda/activate.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/linear_mma.h"
 #include "device/cuda/normalize.cuh"
+#include "ops/activation.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "device/cuda/activate.cuh"
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/linear_mma.h"
 #include "device/cuda/mma.cuh"
 #include "device/cuda/weight_tiles.h"
+#include "ops/activation.h"
 
 namespace spry::cuda {
 

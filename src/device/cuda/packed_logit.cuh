@@ -4,18 +4,9 @@
 
 #include <cstdint>
 
-#include "ops/math.h"
+#include "ops/ordered_key.h"
 
 namespace spry::cuda {
-
-// Unsigned numbers in the order of the floats; both zeros are one.
-__device__ inline uint32_t OrderedKey(float value) {
-  const uint32_t bits = BitsFromFloat(value + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-__device__ inline float FloatFromKey(uint32_t key) {
-  return FloatFromBits((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
-}
 
 __device__ inline uint64_t Pack(float value, int32_t id) {
   return uint64_t{OrderedKey(value)} << 32 | ~static_cast<uint32_t>(id);

@@ -1,5 +1,6 @@
 #include "device/null/null_device.h"
 
+#include <utility>
 #include <vector>
 
 #include "ops/advance.h"
@@ -21,17 +22,11 @@ class NullExecutable final : public Executable {
  public:
   NullExecutable(const Program& program, const StepLimits& limits, const NullDeviceOptions& options)
       : limits_(limits), options_(options), vocab_size_(static_cast<int32_t>(program.vocab_size)) {
-    const int64_t slot_bytes = StepSlotBytes(limits);
-    const int64_t result_bytes = StepResultBytes(limits);
-    const int64_t state_bytes = StepStateBytes(limits);
-    memory_.resize((slot_bytes + result_bytes) * limits.ring_size + state_bytes);
-    std::byte* at = memory_.data();
-    state_ = MapStepState(limits, at);
-    at += state_bytes;
-    for (int i = 0; i < limits.ring_size; ++i, at += slot_bytes + result_bytes) {
-      slots_.push_back(MapStepSlot(limits, at));
-      results_.push_back(MapStepResult(limits, at + slot_bytes));
-    }
+    memory_.resize(StepMemoryBytes(limits));
+    StepMemory views = MapStepMemory(limits, memory_.data());
+    state_ = views.state;
+    slots_ = std::move(views.slots);
+    results_ = std::move(views.results);
     ready_nanos_.resize(limits.ring_size);
   }
 
@@ -115,10 +110,7 @@ class NullDevice final : public Device {
   DType ActivationDType(DType compute) const override { return compute; }
 
   Result<MemoryNeeds> Plan(const Program&, const CompileOptions& options) const override {
-    return MemoryNeeds{.step = StepStateBytes(options.limits) +
-                               (StepSlotBytes(options.limits) + StepResultBytes(options.limits)) *
-                                   options.limits.ring_size,
-                       .kv_per_block = kBytesPerBlock};
+    return MemoryNeeds{.step = StepMemoryBytes(options.limits), .kv_per_block = kBytesPerBlock};
   }
   Result<std::unique_ptr<Executable>> Compile(const Program& program,
                                               const CompileOptions& options) override {

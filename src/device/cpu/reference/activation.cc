@@ -1,6 +1,5 @@
 #include "ops/activation.h"
 
-#include "device/cpu/reference/apply_activation.h"
 #include "device/cpu/reference/kernels.h"
 
 namespace spry::reference {

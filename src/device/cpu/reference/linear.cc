@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "device/cpu/reference/apply_activation.h"
 #include "device/cpu/reference/kernels.h"
 #include "device/cpu/reference/rounding.h"
+#include "ops/activation.h"
 #include "tensor/dequantize.h"
 
 namespace spry::reference {

@@ -6,7 +6,9 @@
 
 #include "device/cpu/reference/kernels.h"
 #include "device/cpu/reference/lanes.h"
+#include "device/cpu/stop_mask.h"
 #include "ops/math.h"
+#include "ops/ordered_key.h"
 #include "ops/random.h"
 
 namespace spry::reference {
@@ -98,39 +100,7 @@ void ReportLogprobs(const float* logits, int32_t vocab_size, float max, int32_t 
   }
 }
 
-// ---- stop ids before min_outputs ----
-
-// Masks the row's stop ids in place while it lives: the logits stay what the model said.
-class StopMask {
- public:
-  StopMask(const RowParams& params, float* logits) : params_(params), logits_(logits) {
-    for (int32_t i = 0; i < params.num_stop_ids; ++i) {
-      float& logit = logits[params.stop_ids[i].value()];
-      kept_[i] = logit;
-      logit = -kInfinity;
-    }
-  }
-  ~StopMask() {  // backwards, as an id may be there twice
-    for (int32_t i = params_.num_stop_ids; i-- > 0;) {
-      logits_[params_.stop_ids[i].value()] = kept_[i];
-    }
-  }
-  StopMask(const StopMask&) = delete;
-  StopMask& operator=(const StopMask&) = delete;
-
- private:
-  const RowParams& params_;
-  float* logits_;
-  float kept_[kMaxStopTokenIds];
-};
-
 // ---- filters ----
-
-// Unsigned numbers in the order of the floats; both zeros are one.
-uint32_t OrderedKey(float logit) {
-  const uint32_t bits = BitsFromFloat(logit + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
 
 struct Selection {
   uint32_t key = 0;

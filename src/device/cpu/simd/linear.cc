@@ -209,11 +209,6 @@ Status PackWeight(const WeightRecord& record, BindContext& context, LinearArgs& 
   return {};
 }
 
-int64_t MaxRows(RowDim dim, const StepLimits& limits) {
-  if (dim == RowDim::kTokens) return limits.max_tokens;
-  return dim == RowDim::kRows ? limits.max_rows : limits.max_samples;
-}
-
 }  // namespace
 
 Result<BoundCall> BindLinear(const OpRecord& op, BindContext& context,

@@ -4,46 +4,15 @@
 #include <cmath>
 #include <functional>
 
+#include "device/cpu/stop_mask.h"
+#include "ops/ordered_key.h"
+
 namespace spry {
 namespace {
 
 constexpr float kInfinity = INFINITY;
 
 int64_t ListBytes(int64_t vocab_size) { return (vocab_size + kListSlack) * 4; }
-
-// Masks the row's stop ids in place while it lives: the logits stay what the model said.
-class StopMask {
- public:
-  StopMask(const RowParams& params, float* logits) : params_(params), logits_(logits) {
-    for (int32_t i = 0; i < params.num_stop_ids; ++i) {
-      float& logit = logits[params.stop_ids[i].value()];
-      kept_[i] = logit;
-      logit = -kInfinity;
-    }
-  }
-  ~StopMask() {  // backwards, as an id may be there twice
-    for (int32_t i = params_.num_stop_ids; i-- > 0;) {
-      logits_[params_.stop_ids[i].value()] = kept_[i];
-    }
-  }
-  StopMask(const StopMask&) = delete;
-  StopMask& operator=(const StopMask&) = delete;
-
- private:
-  const RowParams& params_;
-  float* logits_;
-  float kept_[kMaxStopTokenIds];
-};
-
-// Unsigned numbers in the order of the floats; both zeros are one.
-uint32_t OrderedKey(float logit) {
-  const uint32_t bits = BitsFromFloat(logit + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-
-float LogitOf(uint32_t key) {
-  return FloatFromBits((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
-}
 
 struct Selection {
   uint32_t key = 0;
@@ -127,7 +96,7 @@ RowSampler::Kept RowSampler::ApplyTopP(float top_p, const float* logits, float l
   }
   for (int64_t i = 0; i < count; ++i) scratch_.keys[i] = OrderedKey(scratch_.values[i]);
   const Selection selection = SelectByMass(scratch_.keys, scratch_.masses, count, target);
-  return {.lowest = LogitOf(selection.key),
+  return {.lowest = FloatFromKey(selection.key),
           .ties = (target - selection.above + selection.each - 1) / selection.each};
 }
 
