@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_folder.h"
+
 namespace spry {
 
 inline std::string ReadText(const std::filesystem::path& path) {
@@ -31,12 +33,6 @@ struct ProgramResult {
 // A test with a folder that goes away, and the program.
 class ProgramTest : public ::testing::Test {
  protected:
-  ProgramTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "spry_app_XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~ProgramTest() override { std::filesystem::remove_all(folder_); }
-
   // `command` is shell text in which $SPRY is the program, run in the test's folder.
   ProgramResult Shell(const std::string& command) {
     const std::string line = "cd '" + folder_.string() + "' && SPRY='" SPRY_PROGRAM "' && { " +
@@ -60,7 +56,8 @@ class ProgramTest : public ::testing::Test {
                   "do_layer_norm_before": true})");
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 }  // namespace spry

@@ -1,7 +1,6 @@
 #include "tests/checkpoint/checkpoint_files.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,24 +12,6 @@
 
 namespace spry {
 namespace fs = std::filesystem;
-
-ScratchFolder::ScratchFolder() {
-  std::string name = (fs::temp_directory_path() / "spry-checkpoint-XXXXXX").string();
-  CHECK(::mkdtemp(name.data()) != nullptr);
-  path_ = name;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
-fs::path ScratchFolder::Write(const std::string& name, std::string_view bytes) const {
-  // A new file each time: some file systems write a file out at once when it is cut and rewritten.
-  fs::remove(path_ / name);
-  std::ofstream(path_ / name, std::ios::binary) << bytes;
-  return path_ / name;
-}
 
 fs::path Golden(const std::string& name) {
   return fs::path(SPRY_SOURCE_DIR) / "tests" / "golden" / "checkpoint" / name;

@@ -1,4 +1,4 @@
-// Files for the checkpoint tests: scratch folders, goldens, and hand-made safetensors and GGUF
+// Files for the checkpoint tests: goldens, and hand-made safetensors and GGUF
 // bytes, wrong ones included.
 #pragma once
 
@@ -9,23 +9,9 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spry {
-
-// A fresh folder that goes with the object.
-class ScratchFolder {
- public:
-  ScratchFolder();
-  ~ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path Write(const std::string& name, std::string_view bytes) const;
-
- private:
-  std::filesystem::path path_;
-};
 
 std::filesystem::path Golden(const std::string& name);  // in tests/golden/checkpoint
 std::string ReadBytes(const std::filesystem::path& path);

@@ -78,7 +78,7 @@ TEST(DummyWeights, NormsAreOneAndBiasesZero) {
 }
 
 TEST(DummyWeights, ServeAConfigAlone) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const std::string config = ReadBytes(Golden("tiny-opt/config.json"));
   const std::filesystem::path file = folder.Write("config.json", config);
   for (const std::filesystem::path& path : {file, folder.path()}) {

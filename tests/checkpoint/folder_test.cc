@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A copy of a golden folder that a test may spoil.
-class ModelFolder : public ScratchFolder {
+class ModelFolder : public TemporaryFolder {
  public:
   explicit ModelFolder(const std::string& golden) {
     fs::copy(Golden(golden), path(), fs::copy_options::recursive);
@@ -141,7 +141,7 @@ TEST(Folder, SaysHowToConvertPickledWeights) {
 }
 
 TEST(Folder, SaysWhatAPathMustBe) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   EXPECT_THAT(OpenCheckpoint(folder.path() / "no", {}).status().message(),
               HasSubstr("expected a model folder, a .gguf file or a config.json"));
   EXPECT_THAT(OpenCheckpoint(folder.Write("x.txt", "x"), {}).status().message(),

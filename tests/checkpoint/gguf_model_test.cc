@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Result<Checkpoint> Open(const TinyGguf& file) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   return OpenCheckpoint(folder.Write("model.gguf", file.Bytes()), {});
 }
 
@@ -82,7 +82,7 @@ TEST(GgufModel, AVocabularyCostsNoAllocationForEachToken) {
                                         .KeyText("tokenizer.ggml.pre", "gpt-2")
                                         .KeyTexts("tokenizer.ggml.tokens", tokens)
                                         .KeyTexts("tokenizer.ggml.merges", merges));
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const std::filesystem::path path = folder.Write("vocab.gguf", bytes.bytes());
   ResetHeapMeter();
   const Result<GgufFile> file = ReadGguf(path);

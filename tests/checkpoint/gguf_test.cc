@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Status OpenBytes(std::string_view bytes) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const Result<Checkpoint> opened = OpenCheckpoint(folder.Write("model.gguf", bytes), {});
   if (!opened.ok()) {
     EXPECT_THAT(opened.status().message(), HasSubstr("model.gguf"));
@@ -89,7 +89,7 @@ TEST(Gguf, Q4_1UsesItsMinimum) {
   for (float& value : values) value = normal(random);
   TinyGguf file{.embedding_type = 3, .columns = 64, .embedding_bytes = ""};
   for (size_t i = 0; i < values.size(); i += 32) file.embedding_bytes += QuantizeQ4_1(&values[i]);
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto opened = OpenCheckpoint(folder.Write("q.gguf", file.Bytes()), {});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   const std::vector<float> read = Values(opened->weights->List());
@@ -101,7 +101,7 @@ TEST(Gguf, Q4_1UsesItsMinimum) {
 
 // B079: no output.weight means that the embedding is the output matrix too.
 TEST(Gguf, TiedWithoutAnOutputWeight) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto tied = OpenCheckpoint(folder.Write("tied.gguf", TinyGguf().Bytes()), {});
   ASSERT_TRUE(tied.ok()) << tied.status().message();
   EXPECT_TRUE(tied->config.tied_embeddings);
@@ -163,7 +163,7 @@ TEST(Gguf, RefusesTypesByName) {
                         "multiple of 256; types that spry serves: F32, F16, BF16, Q4_0"));
   const TinyGguf whole{
       .embedding_type = 14, .columns = 512, .embedding_bytes = std::string(4 * 2 * 210, 'k')};
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto opened = OpenCheckpoint(folder.Write("k.gguf", whole.Bytes()), {});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   EXPECT_EQ(opened->weights->List().front().file_type, "Q6_K");

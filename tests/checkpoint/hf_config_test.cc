@@ -24,7 +24,7 @@ std::string LlamaJson(std::string_view more) {
 }
 
 Result<ModelConfig> Read(std::string_view json) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   return ReadHfConfig(folder.Write("config.json", json));
 }
 
@@ -244,7 +244,7 @@ TEST(GenerationConfig, AddsAllEndIds) {
 }
 
 TEST(GenerationConfig, ReadsAndChecksDefaults) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto read = [&](std::string_view json) {
     ModelConfig config;
     config.vocab_size = 32;

@@ -23,7 +23,7 @@ std::string OpenError(const std::filesystem::path& path) {
 }
 
 TEST(MappedFile, SaysWhyItCannotOpen) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   EXPECT_THAT(OpenError(folder.path() / "no.bin"), HasSubstr("no.bin: cannot open: No such file"));
   EXPECT_EQ(MappedFile::Open(folder.path() / "no.bin").status().code(), StatusCode::kNotFound);
   EXPECT_THAT(OpenError(folder.path()), HasSubstr("is a folder, expected a file"));
@@ -60,7 +60,7 @@ TEST(MappedFile, GivesPagesBackWhenTheLastOwnerGoes) {
   const size_t size = 256 * page;
   std::string content(size, '\0');
   for (size_t i = 0; i < size; ++i) content[i] = static_cast<char>(i / page + i);
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto file = *MappedFile::Open(folder.Write("weights.bin", content));
   const std::span<const std::byte> bytes = file->bytes();
   const uint64_t sum = Sum(bytes);
@@ -81,7 +81,7 @@ TEST(MappedFile, GivesPagesBackWhenTheLastOwnerGoes) {
 TEST(MappedFile, WeightsGiveBackWhatTheyTouched) {
   constexpr int kRows = 64;
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto file = *MappedFile::Open(folder.Write("w.bin", std::string(kRows * page, 'w')));
   std::vector<FileTensor> tensors;
   tensors.push_back({.name = "w",

@@ -59,7 +59,7 @@ bool ReadAll(const fs::path& model, const fs::path& folder) {
 
 TEST_P(Mutation, EitherWorksOrNamesTheFile) {
   const Format& format = GetParam();
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const fs::path model = folder.path() / fs::path(format.model).filename();
   fs::copy(Golden(format.model), model, fs::copy_options::recursive);
   const fs::path spoilt = fs::is_directory(model) ? model / format.file : model;

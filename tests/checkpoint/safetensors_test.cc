@@ -22,7 +22,7 @@ std::shared_ptr<const Weights> WeightsOf(const std::filesystem::path& path) {
 }
 
 std::string ReadError(std::string_view bytes) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto tensors = ReadSafetensors(folder.Write("model.safetensors", bytes));
   if (tensors.ok()) return "accepted";
   EXPECT_THAT(tensors.status().message(), HasSubstr("model.safetensors"));
@@ -127,7 +127,7 @@ TEST(Safetensors, AlignsWhatTheFileDoesNot) {
   const std::string data(reinterpret_cast<const char*>(&value), sizeof(value));
   std::string header = R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   while (header.size() % 4 != 1) header += ' ';
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto weights = WeightsOf(folder.Write("odd.safetensors", SafetensorsBytes(header, data)));
   const HostTensor tensor = *weights->List().front().read();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data.data()) % alignof(float), 0u);

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/text/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/text/tiny_files.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_files.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/text/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_files.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "tests/text/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/text/tiny_files.h"
 #include "text/tokenizer.h"
 
