@@ -22,7 +22,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr double kQuietTail = 1.02;  // p99/p50 of a fixed spin on a machine left alone
+constexpr double kQuietTail = 1.02;  // p99/p50 of fixed work on a machine left alone
 constexpr int64_t kMaxReservedSteps = 1 << 24;
 constexpr int kPercentages[] = {10, 25, 50, 75, 90, 99};
 
@@ -42,7 +42,7 @@ struct Latencies {
   std::vector<double> seconds;  // per iteration
   RunTotals totals;             // over the timed iterations
   StepTimes steps;
-  std::optional<SpinControl> control;
+  std::optional<TailControl> control;
 };
 
 double Mean(const std::vector<double>& values) {
@@ -93,6 +93,16 @@ Status Measure(const LatencyFlags& flags, const LoadedModel& model, Latencies& l
   return {};
 }
 
+// Controls run only beside decode steps, of which a short output has none.
+bool HasControl(const Latencies& latencies) {
+  return latencies.control && !latencies.control->arithmetic_us().empty();
+}
+
+bool IsQuiet(const std::vector<double>& times_us) {
+  const Percentiles percentiles(times_us);
+  return percentiles.At(99) <= kQuietTail * percentiles.At(50);
+}
+
 json::object Summary(const std::vector<double>& times_us) {
   const Percentiles percentiles(times_us);
   const double p50 = percentiles.At(50), p99 = percentiles.At(99);
@@ -113,8 +123,9 @@ std::string ToJson(const Latencies& latencies) {
   if (!latencies.steps.decode_us.empty()) {
     spry["decode_step_us"] = Summary(latencies.steps.decode_us);
   }
-  if (latencies.control && !latencies.control->times_us().empty()) {
-    spry["tail_control_us"] = Summary(latencies.control->times_us());
+  if (HasControl(latencies)) {
+    spry["tail_control_us"] = Summary(latencies.control->arithmetic_us());
+    spry["tail_control_memory_us"] = Summary(latencies.control->memory_us());
   }
   return json::serialize(json::object{{"avg_latency", Mean(latencies.seconds)},
                                       {"latencies", json::value_from(latencies.seconds)},
@@ -140,11 +151,11 @@ std::string ToText(const Latencies& latencies) {
   text += fmt::format("Prefix cache: {} of {} prompt tokens hit ({:.1f}%)\n", totals.cached_tokens,
                       totals.prompt_tokens, 100.0 * totals.hit_rate());
   if (!latencies.steps.decode_us.empty()) text += Line("Decode step", latencies.steps.decode_us);
-  if (latencies.control && !latencies.control->times_us().empty()) {
-    const std::vector<double>& control_us = latencies.control->times_us();
-    text += Line("Tail control", control_us);
-    const Percentiles control(control_us);
-    if (control.At(99) > kQuietTail * control.At(50)) {
+  if (HasControl(latencies)) {
+    const TailControl& control = *latencies.control;
+    text += Line("Tail control, arithmetic", control.arithmetic_us());
+    text += Line("Tail control, memory", control.memory_us());
+    if (!IsQuiet(control.arithmetic_us()) || !IsQuiet(control.memory_us())) {
       text += "The machine was not quiet: the tail of the steps says nothing about the engine\n";
     }
   }
@@ -196,9 +207,10 @@ Command AddBenchLatency(CLI::App& parent) {
       ->type_name("INT")
       ->group(group);
   parser
-      .add_flag("--tail-control", flags->tail_control,
-                "After each decode step time as much plain arithmetic, to tell a noisy machine "
-                "from a noisy engine")
+      .add_flag(
+          "--tail-control", flags->tail_control,
+          "After each decode step time as much plain arithmetic and as long a read of memory, "
+          "to tell a noisy machine from a noisy engine")
       ->group(group);
   parser.add_option("--output-json", flags->output_json, "Write the results there, vLLM's keys")
       ->type_name("FILE")

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/spin_control.h"
+#include "app/tail_control.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "engine/engine.h"
@@ -43,7 +43,7 @@ struct RunTotals {
 // Filled by RunToEnd while every request is past its first token and none has ended.
 struct StepTimes {
   std::vector<double> decode_us;   // a step and the text of its tokens
-  SpinControl* control = nullptr;  // run after each of these steps; may be null
+  TailControl* control = nullptr;  // run after each of these steps; may be null
 };
 
 // Upper ends of the flags of the benchmarks.
