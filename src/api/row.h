@@ -22,7 +22,7 @@ enum class FinishReason : uint8_t {
 inline constexpr int kMaxTokensPerRow = 1;
 
 struct RowParams {
-  float temperature = 0.0f;  // 0: greedy
+  float temperature = 0.0f;  // 0: greedy; else at least kGreedyTemperature
   float top_p = 1.0f;
   float min_p = 0.0f;
   int32_t top_k = 0;  // 0: off

@@ -45,4 +45,12 @@ SPRY_HOST_DEVICE inline float DrawGumbel(DrawKey key, int32_t vocab_id) {
   return -Log(-Log(DrawUniform(key, vocab_id)));
 }
 
+// The id with the largest score, the lowest of equal ones, is the draw. Needs no other logit than
+// its own, so whoever computes a logit can score it; a temperature is at least kGreedyTemperature,
+// so no logit of use overflows.
+SPRY_HOST_DEVICE inline float DrawScore(DrawKey key, int32_t vocab_id, float logit,
+                                        float temperature) {
+  return logit / temperature + DrawGumbel(key, vocab_id);
+}
+
 }  // namespace spry

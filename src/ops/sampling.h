@@ -7,7 +7,7 @@
 // Order of sample, as vLLM V1: log-probabilities of the raw logits; stop ids masked before
 // min_outputs; greedy rows (temperature 0): argmax, lowest id on ties; others: logits /
 // temperature, min_p, top_k (ties with the k-th value stay), top_p (fewest tokens by falling
-// probability, rising id, whose sum reaches top_p; at least one), then argmax of logit + Gumbel
+// probability, rising id, whose sum reaches top_p; at least one), then argmax of DrawScore
 // (ops/random.h). A NaN among the logits sets saw_nan and picks nothing.
 #pragma once
 

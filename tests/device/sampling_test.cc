@@ -277,7 +277,7 @@ TEST_F(SamplingTest, TinyTemperaturesAreGreedyAndFinite) {
   const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
   for (const auto& target : targets_) {
     Sampler sampler(*target, {logits});
-    for (const float temperature : {1e-4f, 1e-7f, 1e-30f, 1e-44f}) {
+    for (const float temperature : {1e-4f, static_cast<float>(kGreedyTemperature)}) {
       RowParams params = Drawing(temperature);
       for (const float top_p : {1.0f, 0.9f, 1e-4f}) {
         params.top_p = top_p;

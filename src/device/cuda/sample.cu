@@ -153,12 +153,12 @@ struct Kept {
   int32_t last_tie = INT32_MAX;
 };
 
-// (logit - max) / temperature: at most 0, so that no temperature overflows.
-struct Scale {
+// The probability relative to the likeliest token's.
+struct Likelihood {
   float max = 0.0f;
   float temperature = 1.0f;
 
-  __device__ float operator()(float logit) const { return (logit - max) / temperature; }
+  __device__ float operator()(float logit) const { return Exp((logit - max) / temperature); }
 };
 
 // The id of the n-th logit, from 1, whose key is `key`; each thread counts a run of ids.
@@ -190,7 +190,8 @@ __device__ int32_t FindTie(const Logits& logits, uint32_t key, uint64_t n) {
   return found;
 }
 
-__device__ Kept Filter(const Logits& logits, const RowParams& params, const Scale& scaled) {
+__device__ Kept Filter(const Logits& logits, const RowParams& params,
+                       const Likelihood& likelihood) {
   Kept kept;
   if (params.top_k > 0 && params.top_k < logits.count) {
     kept.lowest_key = SelectByWeight(logits, params.top_k, [](float) { return 1; }).key;
@@ -198,18 +199,18 @@ __device__ Kept Filter(const Logits& logits, const RowParams& params, const Scal
   if (params.min_p > 0.0f) {  // a bound on the probability, hence on the logit
     uint64_t highest = 0;     // of the complements of keys that pass: the lowest key
     logits.ForEach([&](int32_t, float logit) {
-      if (Exp(scaled(logit)) < params.min_p) return;
+      if (likelihood(logit) < params.min_p) return;
       const uint64_t complement = ~OrderedKey(logit);
       highest = complement > highest ? complement : highest;
     });
     const uint32_t lowest = ~static_cast<uint32_t>(BlockMax(highest));
-    kept.lowest_key = max(kept.lowest_key, min(lowest, OrderedKey(scaled.max)));
+    kept.lowest_key = max(kept.lowest_key, min(lowest, OrderedKey(likelihood.max)));
   }
   if (params.top_p >= 1.0f) return kept;
   const uint32_t lowest_key = kept.lowest_key;
   const auto mass = [&](float logit) -> uint64_t {
     if (OrderedKey(logit) < lowest_key) return 0;
-    return static_cast<uint64_t>(Exp(scaled(logit)) * kMassUnit);
+    return static_cast<uint64_t>(likelihood(logit) * kMassUnit);
   };
   uint64_t total = 0;
   logits.ForEach([&](int32_t, float logit) { total += mass(logit); });
@@ -227,15 +228,15 @@ __device__ Kept Filter(const Logits& logits, const RowParams& params, const Scal
 // ---- the draw ----
 
 __device__ int32_t Draw(const Logits& logits, const RowState& row, float max) {
-  const Scale scaled{.max = max, .temperature = row.params.temperature};
-  const Kept kept = Filter(logits, row.params, scaled);
+  const Likelihood likelihood{.max = max, .temperature = row.params.temperature};
+  const Kept kept = Filter(logits, row.params, likelihood);
   const DrawKey key = MakeDrawKey(row.params.seed, row.num_outputs);
   uint64_t best = 0;
   logits.ForEach([&](int32_t id, float logit) {
     const uint32_t ordered = OrderedKey(logit);
     if (ordered < kept.lowest_key) return;
     if (ordered == kept.lowest_key && id > kept.last_tie) return;
-    const uint64_t packed = Pack(scaled(logit) + DrawGumbel(key, id), id);
+    const uint64_t packed = Pack(DrawScore(key, id, logit, row.params.temperature), id);
     best = packed > best ? packed : best;
   });
   return PackedId(BlockMax(best));

@@ -146,9 +146,6 @@ class Filter {
   Filter(const RowParams& params, std::span<const float> logits, float max, uint32_t* masses)
       : params_(params), logits_(logits), max_(max), masses_(masses) {}
 
-  // (logit - max) / temperature: at most 0, so that no temperature overflows.
-  float Scaled(float logit) const { return (logit - max_) / params_.temperature; }
-
   Kept Keep() const {
     Kept kept;
     if (params_.top_k > 0 && params_.top_k < size()) {
@@ -164,10 +161,13 @@ class Filter {
  private:
   int32_t size() const { return static_cast<int32_t>(logits_.size()); }
 
+  // The probability relative to the likeliest token's.
+  float Likelihood(float logit) const { return Exp((logit - max_) / params_.temperature); }
+
   uint32_t LowestByMinP() const {
     uint32_t lowest = OrderedKey(max_);
     for (const float logit : logits_) {
-      if (Exp(Scaled(logit)) < params_.min_p) continue;
+      if (Likelihood(logit) < params_.min_p) continue;
       lowest = std::min(lowest, OrderedKey(logit));
     }
     return lowest;
@@ -176,7 +176,7 @@ class Filter {
   void KeepTopP(Kept& kept) const {
     uint64_t total = 0;
     for (int32_t i = 0; i < size(); ++i) {
-      const auto mass = static_cast<int32_t>(Exp(Scaled(logits_[i])) * kMassUnit);
+      const auto mass = static_cast<int32_t>(Likelihood(logits_[i]) * kMassUnit);
       masses_[i] = OrderedKey(logits_[i]) < kept.lowest_key ? 0 : static_cast<uint32_t>(mass);
       total += masses_[i];
     }
@@ -216,7 +216,7 @@ int32_t Draw(const RowState& row, std::span<const float> logits, float max, uint
     const int32_t count = std::min(kScoresAtOnce, vocab_size - begin);
     float scores[kScoresAtOnce];
     for (int32_t i = 0; i < count; ++i) {
-      scores[i] = filter.Scaled(logits[begin + i]) + DrawGumbel(key, begin + i);
+      scores[i] = DrawScore(key, begin + i, logits[begin + i], row.params.temperature);
     }
     for (int32_t i = 0; i < count; ++i) {
       const uint32_t ordered = OrderedKey(logits[begin + i]);

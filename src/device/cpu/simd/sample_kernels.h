@@ -18,7 +18,7 @@ struct LogitScan {
   bool has_nan = false;
 };
 
-// How a row is drawn: score = (logit - max) / temperature + Gumbel(key, id).
+// How a row is drawn: the largest DrawScore (ops/random.h).
 struct DrawSpec {
   DrawKey key;
   float max = 0.0f;

@@ -63,7 +63,7 @@ DrawSpec MakeDrawSpec(const RowState& row, const LogitScan& scan) {
   return {.key = key,
           .max = scan.max,
           .temperature = row.params.temperature,
-          .least = DrawGumbel(key, scan.first)};
+          .least = DrawScore(key, scan.first, scan.max, row.params.temperature)};
 }
 
 // The k-th largest of groups' maxima bounds the k-th largest logit from below, so that few logits

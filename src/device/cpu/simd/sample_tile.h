@@ -89,11 +89,11 @@ SPRY_INLINE typename V::Float VecGumbel(DrawKey key, typename V::Int ids) {
 // No Gumbel noise is above this: u is at most 1 - 2^-24.
 inline constexpr float kLargestGumbel = 16.7f;
 
-// A logit at or below this cannot score `best` (the slack of kLargestGumbel, 0.06, is far more than
-// what rounding of the score can add).
+// A logit at or below this cannot score `best`.
 SPRY_INLINE float HopelessLogit(const DrawSpec& spec, float best) {
-  const double reach = (double{best} - kLargestGumbel) * spec.temperature;
-  const double bound = double{spec.max} + reach;
+  constexpr double kRounding = 1e-6;  // of a score, in all: 2^-24 in each of its operations
+  const double least = double{best} - kLargestGumbel;  // of logit / temperature
+  const double bound = (least - (least < 0 ? -least : least) * kRounding) * spec.temperature;
   if (!(bound > -3e38)) return -INFINITY;
   // Rounded to a float, and then to the one below.
   const float rounded = static_cast<float>(bound);
@@ -104,20 +104,18 @@ SPRY_INLINE float HopelessLogit(const DrawSpec& spec, float best) {
 // The best score of each lane so far, and its id; ids come to a lane in ascending order.
 template <typename V>
 struct DrawLanes {
-  typename V::Float max, temperature, best;
+  typename V::Float temperature, best;
   typename V::Int best_ids;
   DrawKey key;
 
   explicit SPRY_INLINE DrawLanes(const DrawSpec& spec)
-      : max(V::Set(spec.max)),
-        temperature(V::Set(spec.temperature)),
+      : temperature(V::Set(spec.temperature)),
         best(V::Set(-INFINITY)),
         best_ids(V::SetInt(0)),
         key(spec.key) {}
 
   SPRY_INLINE void Add(typename V::Float logits, typename V::Int ids) {
-    const typename V::Float scaled = V::Div(V::Sub(logits, max), temperature);
-    const typename V::Float score = V::Add(scaled, VecGumbel<V>(key, ids));
+    const typename V::Float score = V::Add(V::Div(logits, temperature), VecGumbel<V>(key, ids));
     best_ids = V::SelectAbove(score, best, ids, best_ids);
     best = V::Max(score, best);
   }
