@@ -33,11 +33,13 @@ SPRY_HOST_DEVICE inline DrawKey MakeDrawKey(uint64_t seed, int32_t output_index)
   return {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
 }
 
+SPRY_HOST_DEVICE inline uint32_t DrawBits(DrawKey key, int32_t vocab_id) {
+  return Mix32(Mix32(static_cast<uint32_t>(vocab_id) * 0x9e3779b1u + key.first) ^ key.second);
+}
+
 // Uniform in (0, 1), never 0 or 1: 23 bits plus a half, which f32 holds exactly.
 SPRY_HOST_DEVICE inline float DrawUniform(DrawKey key, int32_t vocab_id) {
-  const uint32_t bits =
-      Mix32(Mix32(static_cast<uint32_t>(vocab_id) * 0x9e3779b1u + key.first) ^ key.second);
-  return (static_cast<float>(bits >> 9) + 0.5f) * 0x1p-23f;
+  return (static_cast<float>(DrawBits(key, vocab_id) >> 9) + 0.5f) * 0x1p-23f;
 }
 
 // Standard Gumbel: argmax over ids of (log p + gumbel) is a draw from p.

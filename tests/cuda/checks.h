@@ -22,6 +22,7 @@ void CheckSampling(Report& report, const CheckOptions& options);
 void CheckTraffic(Report& report, const CheckOptions& options);
 // bf16 and f16: logits near those of the CPU, whose activations are f32.
 void CheckHalfPrecision(Report& report, const CheckOptions& options);
+void CheckDraws(Report& report, const CheckOptions& options);
 // opt-125m and a Llama with dummy weights: 8 x 32 prompt tokens -> 128 tokens, and times.
 void CheckModels(Report& report, const CheckOptions& options);
 // What a program that does not fit and a fault on the card are told. The fault ends this process's

@@ -144,6 +144,58 @@ void CheckHalfPrecision(Report& report, const CheckOptions& options) {
   }
 }
 
+// ---- draws ----
+
+namespace {
+
+// Rows that are greedy or have a temperature, which the last linear draws, unless a row with more
+// parameters is among them: then the sampler draws all.
+std::vector<GenerationRequest> PlainRequests(int count) {
+  Random random(/*seed=*/21);
+  std::vector<GenerationRequest> requests(count);
+  for (GenerationRequest& request : requests) {
+    for (int i = 0; i < 9; ++i)
+      request.prompt.emplace_back(static_cast<int32_t>(random.Below(300)));
+    request.sampling.temperature = random.Below(3) == 0 ? 0.0 : 0.2 + 0.1 * random.Below(15);
+    request.sampling.seed = random.Next();
+    request.sampling.max_tokens = 40;
+    request.sampling.ignore_eos = true;
+  }
+  return requests;
+}
+
+Generation DrawAll(const ModelConfig& config, std::vector<GenerationRequest> requests) {
+  EngineOptions options;
+  options.runner.memory = {.max_rows = 64, .max_step_tokens = 640, .max_model_len = 64};
+  options.runner.memory.kv_bytes = 64 << 20;
+  const auto engine = MakeEngine(Cuda(/*capture_graphs=*/true), DummyCheckpoint(config), options);
+  return Generate(*engine, requests, /*submit_every=*/0);
+}
+
+}  // namespace
+
+void CheckDraws(Report& report, const CheckOptions&) {
+  for (ModelConfig config : {TinyLlamaConfig(), TinyOptConfig()}) {
+    config.vocab_size = 8192;  // several tiles for every block
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      config.dtype = dtype;
+      for (const int count : {1, 7, 40}) {
+        std::vector<GenerationRequest> requests = PlainRequests(count);
+        const Generation plain = DrawAll(config, requests);
+        requests.push_back(requests.back());
+        requests.back().sampling.top_k = 5;
+        Generation mixed = DrawAll(config, requests);
+        mixed.tokens.pop_back();
+        mixed.logprobs.pop_back();
+        ExpectSame(report,
+                   fmt::format("{} in {}, {} rows drawn by the linear and by the sampler",
+                               config.architecture, Traits(dtype).name, count),
+                   mixed, plain);
+      }
+    }
+  }
+}
+
 // ---- models ----
 
 namespace {

@@ -23,10 +23,10 @@ int main(int argc, char** argv) {
   const struct {
     const char* name;
     void (*check)(Report&, const CheckOptions&);
-  } groups[] = {{"ops", CheckRowOps},          {"rows", CheckRows},
-                {"attention", CheckAttention}, {"sampling", CheckSampling},
-                {"traffic", CheckTraffic},     {"half", CheckHalfPrecision},
-                {"models", CheckModels},       {"faults", CheckFaults}};
+  } groups[] = {
+      {"ops", CheckRowOps},        {"rows", CheckRows},       {"attention", CheckAttention},
+      {"sampling", CheckSampling}, {"traffic", CheckTraffic}, {"half", CheckHalfPrecision},
+      {"draws", CheckDraws},       {"models", CheckModels},   {"faults", CheckFaults}};
   for (const auto& group : groups) {
     const bool asked = std::find(wanted.begin(), wanted.end(), group.name) != wanted.end();
     if (wanted.empty() || asked) group.check(report, options);

@@ -2,8 +2,10 @@
 // runs: rows are written in full before the tag, with system scope, and never read back.
 #include <cuda/atomic>
 
+#include <algorithm>
 #include <cstddef>
 
+#include "device/cuda/draw.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/overlap.cuh"
 #include "ops/advance.h"
@@ -11,10 +13,12 @@
 namespace spry::cuda {
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kMaxThreads = 1024;
+constexpr int kWarp = 32;
 
 struct AdvanceArgs {
   StepRings rings;
+  std::byte* best_draws = nullptr;
 };
 
 // Writes what `count`, `num_top` and logprobs say is valid, in words.
@@ -28,19 +32,22 @@ __device__ void WriteResult(const RowResult& from, RowResult* to) {
   for (int32_t i = 0; i < words; ++i) target[i] = source[i];
 }
 
-__global__ void __launch_bounds__(kThreads) AdvanceKernel(AdvanceArgs args, StepState state) {
+__global__ void __launch_bounds__(kMaxThreads)
+    AdvanceKernel(AdvanceArgs args, DrawArgs draw, StepState state) {
   LetNextStart();
   AwaitPrevious();
   const uint64_t step = *args.rings.step_counter;
   const int64_t bytes = static_cast<int64_t>(step % args.rings.size) * args.rings.result_bytes;
   auto* rows = reinterpret_cast<RowResult*>(
       reinterpret_cast<std::byte*>(args.rings.first_result.rows) + bytes);
-  for (int32_t r = static_cast<int32_t>(threadIdx.x); r < state.header->num_rows; r += kThreads) {
+  for (int32_t r = static_cast<int32_t>(threadIdx.x); r < state.header->num_rows; r += blockDim.x) {
+    const int32_t l = state.rows[r].sample_index;
+    if (draw.best != nullptr && l >= 0) TakeBest(draw, l, state.sampled[l]);
     RowResult result;
     AdvanceRow(state, r, result);
     WriteResult(result, &rows[r]);
   }
-  __threadfence_system();
+  // The release by one thread covers what the barrier has brought before it.
   __syncthreads();
   if (threadIdx.x != 0) return;
   auto* tag = reinterpret_cast<uint64_t*>(
@@ -51,14 +58,18 @@ __global__ void __launch_bounds__(kThreads) AdvanceKernel(AdvanceArgs args, Step
 }
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
-  LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, AdvanceKernel,
-                   ArgsAs<AdvanceArgs>(args), state);
+  const int32_t wanted = CeilDiv(context.shape.rows, kWarp) * kWarp;
+  const AdvanceArgs& advance = ArgsAs<AdvanceArgs>(args);
+  const DrawArgs draw = context.shape.draws ? MakeDrawArgs(advance.best_draws, state) : DrawArgs{};
+  LaunchOverlapped(context, {.blocks = dim3(1), .threads = std::clamp(wanted, kWarp, kMaxThreads)},
+                   AdvanceKernel, advance, draw, state);
 }
 
 }  // namespace
 
 Result<BoundLaunch> BindAdvance(const OpRecord& op, BindContext& context) {
-  return BoundLaunch{op.id, Launch, context.Keep(AdvanceArgs{context.rings()})};
+  return BoundLaunch{op.id, Launch,
+                     context.Keep(AdvanceArgs{context.rings(), context.best_draws()})};
 }
 
 }  // namespace spry::cuda

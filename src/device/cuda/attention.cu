@@ -86,25 +86,46 @@ struct Attention {
   static constexpr int kKeysPerLoad = kWarpThreads / kLanesPerKey;
   static constexpr int kLoads = kTile / kKeysPerLoad;
 
-  // One tile of positions [begin, min(begin + kTile, end)).
-  __device__ static void AddTile(const KvRows<T>& kv, const float (&q)[kGroup][8], float scale,
-                                 int32_t begin, int32_t end, WarpState<kGroup>& state) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-    const int32_t element = lane % kLanesPerKey * 8;
-    const int32_t first = begin + lane / kLanesPerKey;
+  // A lane's part of one tile of positions [begin, min(begin + kTile, end)).
+  struct KvTile {
     uint4 keys[kLoads];
     uint4 values[kLoads];
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int32_t j = min(first + i * kKeysPerLoad, end - 1);
-      const int32_t offset = j & ((1 << kv.block_shift) - 1);
-      const T* key = kv.keys + kv.block_table[j >> kv.block_shift] * kv.block_elements +
-                     offset * kDim + element;
-      const bool own = kv.own_k != nullptr && j == kv.position;
-      keys[i] = *reinterpret_cast<const uint4*>(own ? kv.own_k + element : key);
-      values[i] =
-          *reinterpret_cast<const uint4*>(own ? kv.own_v + element : key + kv.value_distance);
+    int32_t first;  // this lane's positions: first, first + kKeysPerLoad ..., below end
+    int32_t end;
+
+    __device__ int32_t PositionOf(int load) const {
+      return min(first + load * kKeysPerLoad, end - 1);
     }
+    __device__ static int32_t Element() {
+      return static_cast<int32_t>(threadIdx.x) % kLanesPerKey * 8;
+    }
+    // All from the cache, where the own token's place holds nothing yet.
+    __device__ void FetchCached(const KvRows<T>& kv, int32_t begin, int32_t end_position) {
+      first = begin + static_cast<int32_t>(threadIdx.x) % kWarpThreads / kLanesPerKey;
+      end = end_position;
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        const int32_t j = PositionOf(i);
+        const int32_t offset = j & ((1 << kv.block_shift) - 1);
+        const T* key = kv.keys + kv.block_table[j >> kv.block_shift] * kv.block_elements +
+                       offset * kDim + Element();
+        keys[i] = *reinterpret_cast<const uint4*>(key);
+        values[i] = *reinterpret_cast<const uint4*>(key + kv.value_distance);
+      }
+    }
+    __device__ void FetchOwn(const KvRows<T>& kv) {
+      if (kv.own_k == nullptr) return;
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        if (PositionOf(i) != kv.position) continue;
+        keys[i] = *reinterpret_cast<const uint4*>(kv.own_k + Element());
+        values[i] = *reinterpret_cast<const uint4*>(kv.own_v + Element());
+      }
+    }
+  };
+
+  __device__ static void AddTile(const KvTile& tile, const float (&q)[kGroup][8], float scale,
+                                 WarpState<kGroup>& state) {
 #pragma unroll
     for (int h = 0; h < kGroup; ++h) {
       float scores[kLoads];
@@ -112,7 +133,7 @@ struct Attention {
 #pragma unroll
       for (int i = 0; i < kLoads; ++i) {
         float k[8];
-        Widen<T>(keys[i], k);
+        Widen<T>(tile.keys[i], k);
         float product = 0.0f;
 #pragma unroll
         for (int e = 0; e < 8; ++e) product = fmaf(q[h][e], k[e], product);
@@ -120,7 +141,7 @@ struct Attention {
         for (int step = kLanesPerKey / 2; step > 0; step /= 2) {
           product += __shfl_xor_sync(0xffffffffu, product, step);
         }
-        scores[i] = first + i * kKeysPerLoad < end ? product * scale : -INFINITY;
+        scores[i] = tile.first + i * kKeysPerLoad < tile.end ? product * scale : -INFINITY;
         max = fmaxf(max, scores[i]);
       }
 #pragma unroll
@@ -138,7 +159,7 @@ struct Attention {
         const float weight = Exp(scores[i] - max);
         state.softmax[h].sum += weight;
         float v[8];
-        Widen<T>(values[i], v);
+        Widen<T>(tile.values[i], v);
 #pragma unroll
         for (int e = 0; e < 8; ++e) state.output[h][e] = fmaf(weight, v[e], state.output[h][e]);
       }
@@ -219,7 +240,6 @@ __global__ void __launch_bounds__(kThreads)
   using Tile = Attention<T, kDim, kGroup>;
   static_assert(2 * kDim <= kThreads);
   LetNextStart();
-  AwaitPrevious();
   const int32_t t = static_cast<int32_t>(blockIdx.x);
   const int32_t kv_head = static_cast<int32_t>(blockIdx.y);
   const int32_t first_head = kv_head * args.group + static_cast<int32_t>(blockIdx.z) * kGroup;
@@ -228,6 +248,27 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t position = state.positions[t];
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarpThreads;
+  T* keys = args.cache.Key<T>(0, 0, kv_head);
+  const KvRows<T> kv{
+      .keys = keys,
+      .value_distance = args.cache.Value<T>(0, 0, kv_head) - keys,
+      .block_elements = args.cache.BlockElements(),
+      .block_table = state.block_tables + int64_t{max(row, 0)} * args.cache.max_blocks_per_row,
+      .block_shift = args.block_shift,
+      .position = position,
+      .own_k = writes_kv
+                   ? reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim
+                   : nullptr,
+      .own_v = writes_kv
+                   ? reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim
+                   : nullptr};
+  const int32_t warp_begin = thread / kWarpThreads * kTile;
+  typename Tile::KvTile tile;
+  // In a decode step all but the own token was written by steps before: it can be on its way while
+  // the projection ends.
+  const bool ahead = writes_kv && row >= 0 && warp_begin <= position;
+  if (ahead) tile.FetchCached(kv, warp_begin, min(position + 1, kKvSegment));
+  AwaitPrevious();
   float q[kGroup][8];
   const T* query = reinterpret_cast<const T*>(args.q.data) + t * args.q.stride + first_head * kDim;
 #pragma unroll
@@ -239,20 +280,6 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = thread; i < kGroup * kDim; i += kThreads) out[i] = FromFloat<T>(0.0f);
     return;
   }
-  T* keys = args.cache.Key<T>(0, 0, kv_head);
-  const KvRows<T> kv{
-      .keys = keys,
-      .value_distance = args.cache.Value<T>(0, 0, kv_head) - keys,
-      .block_elements = args.cache.BlockElements(),
-      .block_table = state.block_tables + int64_t{row} * args.cache.max_blocks_per_row,
-      .block_shift = args.block_shift,
-      .position = position,
-      .own_k = writes_kv
-                   ? reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim
-                   : nullptr,
-      .own_v = writes_kv
-                   ? reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim
-                   : nullptr};
   if (writes_kv) WriteOwnKv(kv, keys, kDim);
   __shared__ MergeSpace<kDim, kGroup> space;
   // Thread i owns elements i, i + kThreads, ... of the group's outputs [kGroup, kDim].
@@ -263,9 +290,10 @@ __global__ void __launch_bounds__(kThreads)
   for (int32_t segment = 0; segment <= position; segment += kKvSegment) {
     const int32_t end = min(position + 1, segment + kKvSegment);
     warp_state.Reset();
-    for (int32_t begin = segment + thread / kWarpThreads * kTile; begin < end;
-         begin += kWarps * kTile) {
-      Tile::AddTile(kv, q, args.scale, begin, end, warp_state);
+    for (int32_t begin = segment + warp_begin; begin < end; begin += kWarps * kTile) {
+      if (!ahead || begin != warp_begin) tile.FetchCached(kv, begin, end);
+      tile.FetchOwn(kv);
+      Tile::AddTile(tile, q, args.scale, warp_state);
     }
     space.Put(warp_state);
     __syncthreads();

@@ -19,13 +19,12 @@ struct EmbedArgs {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     EmbedKernel(EmbedArgs args, View<T> x, StepState state) {
-  LetNextStart();
   AwaitPrevious();
+  LetNextStart();  // not before stage has ended (overlap.cuh)
   const int32_t t = static_cast<int32_t>(blockIdx.x);
-  if (t >= state.header->num_tokens) return;
   const int64_t width = args.x.width;
   T* out = x.Row(t);
-  const bool live = state.token_rows[t] >= 0;
+  const bool live = state.token_rows[t] >= 0;  // not in the padding of the bucket either
   const T* table = reinterpret_cast<const T*>(args.table.data);
   const T* positions = reinterpret_cast<const T*>(args.positions.data);
   const int64_t token = state.token_ids[t];

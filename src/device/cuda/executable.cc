@@ -12,7 +12,7 @@
 #include "device/cuda/error.h"
 #include "device/cuda/graphs.h"
 #include "device/cuda/memory.h"
-#include "device/cuda/sample_plain.h"
+#include "device/cuda/row_kinds.h"
 #include "device/cuda/weights.h"
 
 namespace spry::cuda {
@@ -48,7 +48,7 @@ class CudaExecutable final : public Executable {
         plan_(std::move(plan)),
         limits_(limits),
         options_(options),
-        plain_rows_(limits.max_rows) {}
+        row_kinds_(limits.max_rows) {}
 
   ~CudaExecutable() override {
     // Memory must outlive the kernels in flight.
@@ -74,7 +74,10 @@ class CudaExecutable final : public Executable {
     CHECK(header.num_samples <= limits_.max_samples);
     last_shape_ = {
         .tokens = header.num_tokens, .rows = header.num_rows, .samples = header.num_samples};
-    const LaunchShape shape = BucketOf(header, limits_, plain_rows_.Update(Slot(step)));
+    RowKinds kinds = row_kinds_.Update(Slot(step));
+    kinds.plain &= plan_.logits.draws;
+    kinds.in_order &= plan_.logits.gathers;
+    const LaunchShape shape = BucketOf(header, limits_, kinds);
     if (!options_.capture_graphs) return LaunchAll(shape);
     SPRY_ASSIGN_OR_RETURN(const cudaGraphExec_t graph, graphs_->Get(shape));
     return CudaStatus(cudaGraphLaunch(graph, stream_.get()), "cudaGraphLaunch");
@@ -131,8 +134,10 @@ class CudaExecutable final : public Executable {
     SPRY_RETURN_IF_ERROR(reserve(weights_, plan_.weight_bytes, "weights"));
     SPRY_RETURN_IF_ERROR(reserve(arena_, plan_.buffers.arena_bytes, "activations"));
     SPRY_RETURN_IF_ERROR(reserve(state_, plan_.state_bytes, "step arrays"));
-    SPRY_RETURN_IF_ERROR(reserve(sampling_, plan_.sampling_bytes, "sampling"));
-    SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(sampling_.data(), 0, plan_.sampling_bytes));
+    if (plan_.best_draws_bytes > 0) {
+      SPRY_RETURN_IF_ERROR(reserve(best_draws_, plan_.best_draws_bytes, "sampling"));
+      SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(best_draws_.data(), 0, plan_.best_draws_bytes));
+    }
     SPRY_RETURN_IF_ERROR(reserve(kv_, plan_.kv_block_bytes * limits_.num_blocks, "KV blocks"));
     SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(state_.data(), 0, plan_.state_bytes));
     SPRY_ASSIGN_OR_RETURN(rings_memory_, MappedMemory::Allocate(plan_.ring_bytes));
@@ -161,7 +166,7 @@ class CudaExecutable final : public Executable {
                      BindContext::Regions{.weights = weights_.data(),
                                           .arena = arena_.data(),
                                           .kv = kv_.data(),
-                                          .sampling = sampling_.data()},
+                                          .best_draws = best_draws_.data()},
                      rings_);
     const KernelTable table = MakeKernelTable(options_.attention);
     for (const OpRecord& op : program_.ops) {
@@ -197,7 +202,7 @@ class CudaExecutable final : public Executable {
   DeviceMemory arena_;
   DeviceMemory state_;
   DeviceMemory kv_;
-  DeviceMemory sampling_;
+  DeviceMemory best_draws_;
   MappedMemory rings_memory_;
   Stream stream_;
   StepRings rings_;
@@ -207,7 +212,7 @@ class CudaExecutable final : public Executable {
   std::optional<BindContext> context_;
   std::vector<BoundLaunch> launches_;
   std::optional<GraphCache> graphs_;
-  PlainRows plain_rows_;
+  RowKindTracker row_kinds_;
   LaunchShape last_shape_;  // the true counts of the step launched last
   uint64_t polls_ = 0;
 };

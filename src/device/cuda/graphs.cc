@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "device/cuda/draw.h"
 #include "device/cuda/error.h"
 
 namespace spry::cuda {
@@ -26,11 +27,12 @@ int32_t DecodeBucket(int32_t count) {
 
 }  // namespace
 
-LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, bool plain_sampling) {
+LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, const RowKinds& kinds) {
   const bool all_sampled = header.num_tokens == header.num_samples;
   const auto bucket = all_sampled ? DecodeBucket : PowerOfTwo;
   LaunchShape shape{.decode = header.num_tokens == header.num_rows,
-                    .plain_sampling = plain_sampling};
+                    .in_order = kinds.in_order,
+                    .draws = kinds.plain && header.num_samples <= kMaxDrawnRows};
   shape.tokens = std::min(bucket(header.num_tokens), limits.max_tokens);
   shape.samples = std::min(bucket(header.num_samples), limits.max_samples);
   shape.rows = std::min(shape.tokens, limits.max_rows);  // a row has at least one token

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "device/cuda/kernel.h"
+#include "device/cuda/row_kinds.h"
 #include "program/step.h"
 
 namespace spry::cuda {
@@ -17,7 +18,7 @@ namespace spry::cuda {
 // The bucket that serves a step. Decode steps (every token sampled) are exact up to 32, then whole
 // eights, then powers of two; mixed steps are powers of two in both counts. That bounds the number
 // of graphs and the share of idle blocks.
-LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, bool plain_sampling);
+LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, const RowKinds& kinds);
 
 class GraphCache {
  public:

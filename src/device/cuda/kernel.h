@@ -28,8 +28,9 @@ struct LaunchShape {
   int32_t tokens = 0;
   int32_t rows = 0;
   int32_t samples = 0;
-  bool decode = false;          // every row has one token
-  bool plain_sampling = false;  // every row is greedy or has a temperature, nothing else
+  bool decode = false;    // every row has one token
+  bool in_order = false;  // row_kinds.h
+  bool draws = false;     // every row is plain, and the logits' linear draws (draw.cuh)
 
   bool operator==(const LaunchShape&) const = default;
 
@@ -91,7 +92,7 @@ class BindContext {
     std::byte* weights = nullptr;
     std::byte* arena = nullptr;
     std::byte* kv = nullptr;
-    std::byte* sampling = nullptr;  // scratch of the plain sampler
+    std::byte* best_draws = nullptr;  // draw.h; null: nobody draws
   };
 
   BindContext(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
@@ -104,7 +105,7 @@ class BindContext {
   Matrix Resolve(const Tensor& tensor) const;
   WeightMatrix Weight(WeightId id) const;
   const float* Floats(WeightId id) const;  // a vector or a rope table
-  std::byte* sampling_scratch() const { return regions_.sampling; }
+  std::byte* best_draws() const { return regions_.best_draws; }
   std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
 
   // Copies `args` to where they stay.

@@ -112,6 +112,15 @@ OpRecord NormOf(const OpRecord& op, const LinearParams& params) {
   return norm;
 }
 
+// What gather_samples made x from; nothing when something else made it.
+Matrix BeforeGather(const Tensor& x, const BindContext& context) {
+  for (const OpRecord& op : context.program().ops) {
+    if (op.id != OpId::kGatherSamples || op.outputs[0].buffer != x.buffer) continue;
+    return context.Resolve(op.inputs[0]);
+  }
+  return {};
+}
+
 Result<BoundLaunch> BindMma(const OpRecord& op, BindContext& context) {
   const LinearParams params = op.params.As<LinearParams>();
   const WeightMatrix weight = context.Weight(op.weights[0]);
@@ -121,6 +130,10 @@ Result<BoundLaunch> BindMma(const OpRecord& op, BindContext& context) {
                      .outputs = static_cast<int32_t>(weight.rows),
                      .depth = static_cast<int32_t>(weight.columns),
                      .activation = params.activation};
+  if (op.outputs[0].buffer == context.program().logits.buffer) {
+    args.best_draws = context.best_draws();
+    args.ungathered = BeforeGather(op.inputs[0], context);
+  }
   if (params.has_bias) args.bias = context.Floats(op.weights[1]);
   if (params.has_residual) args.residual = context.Resolve(op.inputs[1]);
   if (params.norm != NormKind::kNone) {

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include "device/cuda/draw.cuh"
 #include "device/cuda/linear_tile.cuh"
 #include "device/cuda/normalize.cuh"
 #include "device/cuda/overlap.cuh"
@@ -14,6 +16,7 @@
 namespace spry::cuda {
 
 inline constexpr int kMaxFewRows = 256;  // more than that: linear_many_rows.cuh
+static_assert(kMaxFewRows >= kMaxDrawnRows);
 inline constexpr int64_t kFusedNormBytes = 112 << 10;
 // Blocks per multiprocessor of a kernel that has more tiles than that; each then makes several.
 inline constexpr int kBlocksPerProcessor = 2;
@@ -137,17 +140,71 @@ struct OutputTile {
   int32_t first_output = 0;
 };
 
+// Tiles after which a block tells the others what it has found.
+inline constexpr int kTilesTold = 2;
+
+// Logits are scored as they are stored, if y is f32 and somebody wants it.
+template <typename Y, typename Shape>
+struct Draws {
+  static constexpr bool kMayDraw = std::is_same_v<Y, float>;
+  static constexpr int kRows = kMayDraw ? Shape::kRows : 1;
+  static constexpr int kItems = kMayDraw ? Shape::kItems : 0;
+
+  const DrawArgs& args;
+  int32_t first_row;
+  RowDraw* rows;  // [kRows], shared by the block
+  BestDraw best[kMayDraw ? kItems : 1];
+
+  __device__ Draws(const DrawArgs& args, int32_t first_row, RowDraw* rows)
+      : args(args), first_row(first_row), rows(rows) {}
+  __device__ bool on() const { return kMayDraw && args.best != nullptr; }
+  __device__ static int Token(int item) {
+    return item * kTokensPerItem + static_cast<int>(threadIdx.x) / kMmaOutputs;
+  }
+  // A barrier must follow.
+  __device__ void Load() {
+    const int r = static_cast<int>(threadIdx.x);
+    if (on() && r < kRows) rows[r] = RowDraw::Of(args, first_row + r);
+  }
+  __device__ void See(int item, float logit, int32_t id) {
+    if constexpr (kMayDraw) {
+      if (!on()) return;
+      const RowDraw row = rows[Token(item)];
+      if (row.wanted()) best[item].See(row, logit, id);
+    }
+  }
+  __device__ void Leave() const {
+#pragma unroll
+    for (int m = 0; m < kItems; ++m) {
+      const bool inside = Token(m) < kRows;  // half of the block has no row of 8
+      LeaveBest<kMmaOutputs>(args, inside && rows[inside ? Token(m) : 0].wanted(), best[m],
+                             first_row + Token(m));
+    }
+  }
+  // Early finds spare the other blocks most of their scores.
+  __device__ void Exchange(int tiles_done) {
+    if (tiles_done <= kTilesTold) Leave();
+#pragma unroll
+    for (int m = 0; m < kItems; ++m) {
+      if (Token(m) < kRows && rows[Token(m)].wanted()) {
+        best[m].Learn(__ldcg(&args.best[first_row + Token(m)]));
+      }
+    }
+  }
+};
+
 template <typename Y, typename Shape>
 __device__ void StoreSums(const MmaLinearArgs& args, const PartialSums<Shape>& partial, int used,
-                          float bias, const float (&residual)[Shape::kItems],
-                          const OutputTile& at) {
+                          float bias, const float (&residual)[Shape::kItems], const OutputTile& at,
+                          Draws<Y, Shape>& draws) {
   const int output = static_cast<int>(threadIdx.x) % kMmaOutputs;
 #pragma unroll
   for (int m = 0; m < Shape::kItems; ++m) {
     const int token = m * kTokensPerItem + static_cast<int>(threadIdx.x) / kMmaOutputs;
     if (token >= Shape::kRows || at.first_row + token >= at.num_rows) break;
-    StoreSum<Y>(args, partial.Total(used, token, output), bias, residual[m], at.first_row + token,
-                at.first_output + output);
+    const Y y = StoreSum<Y>(args, partial.Total(used, token, output), bias, residual[m],
+                            at.first_row + token, at.first_output + output);
+    draws.See(m, y, at.first_output + output);
   }
 }
 
@@ -189,6 +246,9 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   NormScale ahead[Shape::kNormAhead ? Shape::kNormChunks : 1];
   LoadScales<Shape>(args, ahead);
   AwaitPrevious();
+  __shared__ RowDraw drawn_rows[Draws<Y, Shape>::kRows];
+  Draws<Y, Shape> draws(args.draw, first_row, drawn_rows);
+  draws.Load();
 
   extern __shared__ __align__(16) std::byte shared[];
   T* normed = reinterpret_cast<T*>(shared);
@@ -216,6 +276,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
 
   __shared__ PartialSums<Shape> partial[Shape::kBuffers];
   int buffer = 0;
+  int tiles_done = 0;
   while (true) {
     float residual[Shape::kItems];  // fetched while the products run
     LoadResiduals<Y, Shape>(args, first_row, counts.rows, tile * kMmaOutputs + output, residual);
@@ -256,8 +317,9 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
     partial[buffer].Put(warp, g, t, sums);
     __syncthreads();
     StoreSums<Y>(args, partial[buffer], used, bias, residual,
-                 {first_row, counts.rows, tile * kMmaOutputs});
+                 {first_row, counts.rows, tile * kMmaOutputs}, draws);
     if (!more) break;
+    if (draws.on()) draws.Exchange(++tiles_done);
     tile = next_tile;
     weights += next_weights;
     if (args.bias != nullptr) bias = args.bias[tile * kMmaOutputs + output];
@@ -268,6 +330,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
       buffer ^= 1;
     }
   }
+  if (draws.on()) draws.Leave();
 }
 
 template <typename T, typename Y, typename Shape>

@@ -3,6 +3,7 @@
 
 #include "device/cuda/linear_few_rows.cuh"
 #include "device/cuda/linear_many_rows.cuh"
+#include "device/cuda/linear_wide.cuh"
 
 namespace spry::cuda {
 
@@ -71,6 +72,9 @@ void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchConte
   MmaLinearArgs args = ArgsAs<MmaLinearArgs>(kept);
   const int32_t rows = context.shape.Of(args.x.rows);
   if (rows == 0) return;
+  if (context.shape.draws) args.draw = MakeDrawArgs(args.best_draws, state);
+  if (context.shape.in_order && args.ungathered.data != nullptr) args.x = args.ungathered;
+  if (IsWide(args, rows, context)) return LaunchWide<T, Y>(args, rows, context);
   if (args.norm.kind != NormKind::kNone) {
     if (LaunchNormed<T, Y>(args, rows, context)) return;
     LaunchOverlapped(

@@ -15,13 +15,6 @@ inline constexpr int kBlockTokenTiles = kBlockRows / kMmaTokens;
 inline constexpr int kPassTiles = 2;  // of K, in shared memory at a time
 inline constexpr int kPassDepth = kPassTiles * kTileDepth;
 
-__device__ inline void CopyAsync16(void* shared, const void* global, bool inside) {
-  const uint32_t target = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  const int bytes = inside ? 16 : 0;  // the rest becomes 0
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(global),
-               "r"(bytes));
-}
-
 // Columns [k, k + kPassDepth) of rows [first, first + kBlockRows).
 template <typename T>
 __device__ void FetchPass(const Matrix& x, int32_t first, int32_t num_rows, int32_t k,
@@ -93,14 +86,7 @@ __global__ void __launch_bounds__(kLinearThreads)
       }
       if (--left != 0 && first + i + 1 != tiles) continue;
       left = per_segment;
-#pragma unroll
-      for (int j = 0; j < kBlockTokenTiles; ++j) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          totals[j][e] = first_segment ? sums[j][e] : totals[j][e] + sums[j][e];
-          sums[j][e] = 0.0f;
-        }
-      }
+      EndSegment(totals, sums, first_segment);
       first_segment = false;
     }
     __syncthreads();

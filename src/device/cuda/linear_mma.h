@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "device/cuda/draw.h"
 #include "device/cuda/kernel.h"
 #include "ops/activation.h"
 #include "ops/linear.h"
@@ -14,6 +15,14 @@
 namespace spry::cuda {
 
 inline constexpr int kSegments = 8;
+// Of a row that is normed on the way in: what a warp can hold in registers.
+inline constexpr int32_t kMaxNormWidth = 4096;
+
+// What the linear that makes a program's logits does besides.
+struct LogitsPlan {
+  bool draws = false;    // scores the logits that it makes (draw.cuh)
+  bool gathers = false;  // where rows are in order, takes x from before gather_samples
+};
 
 struct NormArgs16 {
   NormKind kind = NormKind::kNone;
@@ -23,16 +32,19 @@ struct NormArgs16 {
 };
 
 struct MmaLinearArgs {
-  Matrix x;         // [rows, K]
-  Matrix y;         // [rows, N]
-  Matrix residual;  // data null: none
-  Matrix normed;    // with a norm: room for [rows, K]
+  Matrix x;           // [rows, K]
+  Matrix y;           // [rows, N]
+  Matrix residual;    // data null: none
+  Matrix normed;      // with a norm: room for [rows, K]
+  Matrix ungathered;  // where gather_samples took x from; data null: x was not gathered
   const uint4* weight = nullptr;
   const float* bias = nullptr;
   int32_t outputs = 0;  // N
   int32_t depth = 0;    // K
   Activation activation = Activation::kNone;
   NormArgs16 norm;
+  std::byte* best_draws = nullptr;  // y is the logits and draws are collected there
+  DrawArgs draw;                    // of a launch
 };
 
 LaunchFn ChooseMmaLinear(DType activation, DType output);

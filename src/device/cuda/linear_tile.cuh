@@ -44,6 +44,20 @@ __device__ void AddTile(float (&sums)[4], const TileOfWeights& a, const uint4& b
   Mma(T{}, sums, a.second, b.z, b.w);
 }
 
+// Adds a finished segment, and starts the next.
+template <int kTokenTiles>
+__device__ void EndSegment(float (&totals)[kTokenTiles][4], float (&sums)[kTokenTiles][4],
+                           bool is_first) {
+#pragma unroll
+  for (int j = 0; j < kTokenTiles; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      totals[j][e] = is_first ? sums[j][e] : totals[j][e] + sums[j][e];
+      sums[j][e] = 0.0f;
+    }
+  }
+}
+
 // 0 without a residual.
 template <typename Y>
 __device__ float LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
@@ -51,13 +65,23 @@ __device__ float LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n)
   return ToFloat(reinterpret_cast<const Y*>(args.residual.data)[row * args.residual.stride + n]);
 }
 
+// Returns what it stored.
 template <typename Y>
-__device__ void StoreSum(const MmaLinearArgs& args, float sum, float bias, float residual,
-                         int32_t row, int32_t n) {
+__device__ Y StoreSum(const MmaLinearArgs& args, float sum, float bias, float residual, int32_t row,
+                      int32_t n) {
   if (args.bias != nullptr) sum += bias;
   sum = ApplyActivation(args.activation, sum);
   if (args.residual.data != nullptr) sum += residual;
-  reinterpret_cast<Y*>(args.y.data)[row * args.y.stride + n] = FromFloat<Y>(sum);
+  const Y y = FromFloat<Y>(sum);
+  reinterpret_cast<Y*>(args.y.data)[row * args.y.stride + n] = y;
+  return y;
+}
+
+__device__ inline void CopyAsync16(void* shared, const void* global, bool inside) {
+  const uint32_t target = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = inside ? 16 : 0;  // the rest becomes 0
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(global),
+               "r"(bytes));
 }
 
 // Shared rows of B in elements: 16-byte reads of 4 lanes from each of 8 rows meet all banks evenly

@@ -1,10 +1,11 @@
 #include "device/cuda/memory_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
-#include "device/cuda/sample_plain.h"
 #include "device/cuda/weight_tiles.h"
+#include "ops/linear.h"
 
 namespace spry::cuda {
 namespace {
@@ -40,12 +41,29 @@ void PlaceWeights(const Program& program, MemoryPlan& plan) {
   }
 }
 
+bool IsGathered(const Program& program, const Tensor& tensor) {
+  return std::ranges::any_of(program.ops, [&tensor](const OpRecord& op) {
+    return op.id == OpId::kGatherSamples && op.outputs[0].buffer == tensor.buffer;
+  });
+}
+
+LogitsPlan PlanLogits(const Program& program, const MemoryPlan& plan) {
+  for (const OpRecord& op : program.ops) {
+    if (op.id != OpId::kLinear || op.outputs[0].buffer != program.logits.buffer) continue;
+    const bool tiled = plan.weights[op.weights[0].value()].tiled;
+    const bool norms_apart =
+        op.params.As<LinearParams>().norm != NormKind::kNone && op.inputs[0].width > kMaxNormWidth;
+    return {.draws = tiled, .gathers = tiled && !norms_apart && IsGathered(program, op.inputs[0])};
+  }
+  return {};
+}
+
 }  // namespace
 
 MemoryNeeds MemoryPlan::needs() const {
   return {.weights = weight_bytes,
           .activations = buffers.arena_bytes,
-          .step = state_bytes + sampling_bytes + ring_bytes,
+          .step = state_bytes + best_draws_bytes + ring_bytes,
           .kv_per_block = kv_block_bytes};
 }
 
@@ -55,7 +73,8 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   PlaceWeights(program, plan);
   plan.buffers = PlanBuffers(program, limits);
   plan.state_bytes = kStepCounterBytes + StepStateBytes(limits);
-  plan.sampling_bytes = PlainSamplingBytes(limits.max_samples);
+  plan.logits = PlanLogits(program, plan);
+  if (plan.logits.draws) plan.best_draws_bytes = limits.max_samples * sizeof(uint64_t);
   plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
   for (const KvLayer& layer : program.kv_layers) {
     plan.kv_layer_bytes.push_back(attention.bytes_per_block(layer, limits.block_size));

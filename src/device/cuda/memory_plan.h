@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/cuda/kernel.h"
+#include "device/cuda/linear_mma.h"
 #include "device/device.h"
 #include "program/program.h"
 
@@ -34,8 +35,9 @@ struct MemoryPlan {
   std::vector<WeightPlacement> weights;  // by WeightId
   int64_t weight_bytes = 0;
   BufferPlan buffers;
-  int64_t state_bytes = 0;              // counter and step state on the card
-  int64_t sampling_bytes = 0;           // scratch of the plain sampler
+  int64_t state_bytes = 0;  // counter and step state on the card
+  LogitsPlan logits;
+  int64_t best_draws_bytes = 0;         // draw.h
   int64_t ring_bytes = 0;               // slots and results in mapped host memory
   std::vector<int64_t> kv_layer_bytes;  // per block, by LayerIdx
   int64_t kv_block_bytes = 0;           // sum of these

@@ -33,10 +33,8 @@ __device__ inline float WarpSum(float value) {
   return value;
 }
 
-// What a warp can hold of a row in registers: 16 bytes a lane, this many times.
-inline constexpr int kMaxRowChunks = 16;
 inline constexpr int kChunkElements = kWarpThreads * 8;
-inline constexpr int32_t kMaxNormWidth = kMaxRowChunks * kChunkElements;
+inline constexpr int kMaxRowChunks = kMaxNormWidth / kChunkElements;
 
 __device__ inline void LoadFloats8(const float* p, float (&out)[8]) {
   const float4 a = *reinterpret_cast<const float4*>(p);

@@ -3,6 +3,10 @@
 // call AwaitPrevious before it touches anything that a kernel writes, even if it needs nothing: the
 // wait is what makes "complete" mean "all before are complete". Cards before Hopper start them in
 // turn.
+//
+// Before its wait a kernel may read what no kernel of the step writes (weights, the KV of earlier
+// steps), and what stage wrote: embed, which follows stage in every program, lets the next kernel
+// start only once stage has ended.
 #pragma once
 
 #include <cuda_runtime.h>

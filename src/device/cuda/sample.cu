@@ -4,7 +4,6 @@
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/packed_logit.cuh"
-#include "device/cuda/sample_plain.h"
 #include "ops/math.h"
 #include "ops/random.h"
 
@@ -294,15 +293,11 @@ __global__ void __launch_bounds__(kThreads)
 
 struct SampleArgs {
   Matrix logits;
-  std::byte* plain_scratch = nullptr;
 };
 
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
-  if (context.shape.samples == 0) return;
+  if (context.shape.samples == 0 || context.shape.draws) return;  // draw.cuh
   const Matrix& logits = ArgsAs<SampleArgs>(args).logits;
-  if (context.shape.plain_sampling) {
-    return LaunchPlainSample(logits, ArgsAs<SampleArgs>(args).plain_scratch, state, context);
-  }
   SampleKernel<<<context.shape.samples, kThreads, 0, context.stream>>>(
       ViewOf<float>(logits), static_cast<int32_t>(logits.width), state);
 }
@@ -310,7 +305,7 @@ void Launch(const void* args, const StepState& state, const LaunchContext& conte
 }  // namespace
 
 Result<BoundLaunch> BindSample(const OpRecord& op, BindContext& context) {
-  const SampleArgs args{context.Resolve(op.inputs[0]), context.sampling_scratch()};
+  const SampleArgs args{context.Resolve(op.inputs[0])};
   CHECK(args.logits.dtype == DType::kF32);
   if (args.logits.width > int64_t{kMaxSegments} * kSumSegment) {
     return Unimplemented("sample: the vocabulary has " + std::to_string(args.logits.width) +

@@ -1,0 +1,100 @@
+// The draw of rows that are greedy or have a temperature and nothing else: the kernel that makes a
+// row's logits scores each as it comes, and leaves the best of the row for advance. A row is then
+// sampled without its logits being read again.
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda/block_reduce.cuh"
+#include "device/cuda/draw.h"
+#include "device/cuda/packed_logit.cuh"
+#include "ops/random.h"
+
+namespace spry::cuda {
+
+// Above every packed score: a NaN or an infinity was seen.
+inline constexpr uint64_t kBrokenDraw = UINT64_MAX;
+
+// How one row of the logits is drawn; one 16-byte load from shared memory.
+struct alignas(16) RowDraw {
+  DrawKey key;
+  float temperature = -1.0f;  // 0: greedy; below: nothing is drawn
+  float inverse = 0.0f;       // about 1 / temperature
+
+  __device__ bool wanted() const { return temperature >= 0.0f; }
+
+  // Beyond the step's true count nothing is drawn.
+  __device__ static RowDraw Of(const DrawArgs& args, int32_t l) {
+    if (l >= args.header->num_samples) return {};
+    const RowState& row = args.row_states[args.rows[args.sample_rows[l]].row];
+    return {.key = MakeDrawKey(row.params.seed, row.num_outputs),
+            .temperature = row.params.temperature,
+            .inverse = 1.0f / row.params.temperature};
+  }
+};
+
+// Not below DrawScore, for a sixth of its instructions: -log(-log(u)) <= -log(1 - u).
+__device__ inline float ScoreCeiling(const RowDraw& draw, int32_t id, float logit) {
+  constexpr float kLog2 = 0.693148f;  // rounded up
+  constexpr float kSlack = 1e-3f;     // absolute, and of the logit's part: approximate operations
+  const float scaled = logit * draw.inverse;
+  // 1 - DrawUniform, its bits put together: a conversion costs four of these.
+  const uint32_t bits = DrawBits(draw.key, id) >> 9 | 0x3f800000u;
+  const float rest = (2.0f - __uint_as_float(bits)) - 0x1p-24f;
+  const float noise = -kLog2 * __log2f(rest);
+  return scaled + noise + (fabsf(scaled) * kSlack + kSlack);
+}
+
+// The best of the ids that one thread sees, in ascending order, of one row.
+struct BestDraw {
+  float score = -INFINITY;  // +infinity: broken
+  int32_t id = 0;
+  float known = -INFINITY;  // a score that some id of the row has; nothing below needs to be made
+
+  // Any earlier value will do: what blocks find does not depend on what they know of each other.
+  __device__ void Learn(uint64_t best) {
+    if (best != kBrokenDraw) known = fmaxf(known, PackedValue(best));
+  }
+
+  __device__ void See(const RowDraw& draw, float logit, int32_t other_id) {
+    float other = logit;
+    if (!(logit < INFINITY)) {
+      other = INFINITY;
+    } else if (draw.temperature > 0.0f) {
+      if (ScoreCeiling(draw, other_id, logit) < fmaxf(score, known)) return;
+      other = DrawScore(draw.key, other_id, logit, draw.temperature);
+    }
+    if (!(other > score)) return;
+    score = other;
+    id = other_id;
+  }
+  __device__ uint64_t Packed() const { return score < INFINITY ? Pack(score, id) : kBrokenDraw; }
+};
+
+// The best of some ids of row l. A maximum of integers: the order in which blocks come does not
+// matter.
+__device__ inline void LeaveBest(const DrawArgs& args, int32_t l, uint64_t packed) {
+  atomicMax(reinterpret_cast<unsigned long long*>(&args.best[l]), packed);
+}
+
+// Joins what kLanes neighbouring lanes saw of row l; all lanes of the warp call it.
+template <int kLanes>
+__device__ void LeaveBest(const DrawArgs& args, bool wanted, const BestDraw& best, int32_t l) {
+  uint64_t packed = best.Packed();
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    const uint64_t other = __shfl_xor_sync(0xffffffffu, packed, step);
+    packed = other > packed ? other : packed;
+  }
+  if (wanted && threadIdx.x % kLanes == 0) LeaveBest(args, l, packed);
+}
+
+// For advance: the draw of row l, once every logit has been seen. The place is free again.
+__device__ inline void TakeBest(const DrawArgs& args, int32_t l, Sampled& sampled) {
+  const uint64_t best = args.best[l];
+  args.best[l] = 0;
+  sampled.saw_nan = best == kBrokenDraw || PackedValue(best) == -INFINITY;
+  sampled.token = PackedId(best);
+}
+
+}  // namespace spry::cuda
