@@ -29,7 +29,8 @@ BlockPool::BlockPool(const BlockPoolOptions& options) : options_(options) {
   tokens_.resize(static_cast<size_t>(options.num_blocks) * options.block_size);
   index_.assign(std::bit_ceil(2 * static_cast<size_t>(options.num_blocks)), kNone);
   index_mask_ = index_.size() - 1;
-  for (int32_t block = 0; block < options.num_blocks; ++block) PushFree(block);
+  // Pushed to the head, so the lowest is allocated first.
+  for (int32_t block = options.num_blocks - 1; block >= 0; --block) PushFree(block);
 }
 
 std::optional<BlockId> BlockPool::Allocate() {
@@ -102,10 +103,13 @@ std::span<const TokenId> BlockPool::TokensOf(int32_t block) const {
 }
 
 void BlockPool::PushFree(int32_t block) {
-  blocks_[block].previous = free_tail_;
-  blocks_[block].next = kNone;
-  (free_tail_ == kNone ? free_head_ : blocks_[free_tail_].next) = block;
-  free_tail_ = block;
+  const bool first = !blocks_[block].published;
+  const int32_t previous = first ? kNone : free_tail_;
+  const int32_t next = first ? free_head_ : kNone;
+  blocks_[block].previous = previous;
+  blocks_[block].next = next;
+  (previous == kNone ? free_head_ : blocks_[previous].next) = block;
+  (next == kNone ? free_tail_ : blocks_[next].previous) = block;
   ++num_free_;
 }
 

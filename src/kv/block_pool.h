@@ -3,7 +3,9 @@
 // allocates.
 //
 //            Allocate                 Release (last)
-//   free ---------------> in use -----------------------> free, at the tail of the LRU list
+//   free ---------------> in use -----------------------> free, at the tail of the LRU list;
+//                                                         at its head if never published: nothing
+//                                                         is lost, and its memory is still warm
 //                            ^            |
 //                    Retain  +--- Find ---+  a published block can be hit while in use and while
 //                                            free, until Allocate hands it out again (eviction)
@@ -50,7 +52,7 @@ class BlockPool {
   bool prefix_caching() const { return options_.prefix_caching; }
   int references(BlockId block) const { return blocks_[block.value()].references; }
 
-  // A block with one reference, the least recently freed first; what was published in it is
+  // A block with one reference, from the head of the LRU list; what was published in it is
   // forgotten. Nothing when every block is in use.
   std::optional<BlockId> Allocate();
   // One more reference; the block may be in use or free.
@@ -103,7 +105,7 @@ class BlockPool {
   int num_published_ = 0;
   std::vector<Block> blocks_;
   std::vector<TokenId> tokens_;  // [num_blocks, block_size], of published blocks
-  // The free list, by block number: least recently freed at the head.
+  // The free list, by block number: the next to be allocated at the head.
   int32_t free_head_ = kNone;
   int32_t free_tail_ = kNone;
   // Open addressing with linear probing: block numbers at the slots of their hashes. A power of two

@@ -40,7 +40,8 @@ class PoolModel {
   }
 
   void Release(int block) {
-    if (--references_[block] == 0) free_.push_back(block);
+    if (--references_[block] > 0) return;
+    free_.insert(IsPublished(block) ? free_.end() : free_.begin(), block);
   }
 
   void Publish(int block, BlockHash hash, const Tokens& tokens) {

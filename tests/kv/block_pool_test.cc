@@ -80,13 +80,27 @@ TEST(BlockPool, HandsOutEveryBlockOnceAndThenNothing) {
 
 TEST(BlockPool, EvictsTheLeastRecentlyFreedFirst) {
   BlockPool pool({.num_blocks = 3, .block_size = 4});
-  for (int i = 0; i < 3; ++i) pool.Allocate();
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<TokenId> tokens = Same(i, 4);
+    pool.Publish(*pool.Allocate(), pool.Chain(pool.Root(""), tokens), tokens);
+  }
   for (int block : {2, 0, 1}) pool.Release(BlockId(block));
   pool.Retain(BlockId(2));  // used again: now the most recently freed
   pool.Release(BlockId(2));
   EXPECT_EQ(pool.Allocate(), BlockId(0));
   EXPECT_EQ(pool.Allocate(), BlockId(1));
   EXPECT_EQ(pool.Allocate(), BlockId(2));
+}
+
+// Fresh blocks cost the system memory and published ones are worth keeping.
+TEST(BlockPool, AnUnpublishedBlockIsUsedAgainFirst) {
+  BlockPool pool({.num_blocks = 8, .block_size = 4, .prefix_caching = false});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(pool.Allocate(), BlockId(i));
+  pool.Release(BlockId(1));
+  pool.Release(BlockId(2));
+  EXPECT_EQ(pool.Allocate(), BlockId(2));
+  EXPECT_EQ(pool.Allocate(), BlockId(1));
+  EXPECT_EQ(pool.Allocate(), BlockId(3));
 }
 
 TEST(BlockPool, ASharedBlockIsFreeWithItsLastReference) {

@@ -128,11 +128,11 @@ std::byte* const* BindContext::ShareScratch(int64_t bytes) {
 }
 
 Status BindContext::AllocateKv(BytesPerBlockFn bytes_per_block) {
+  std::vector<int64_t> block_bytes;
   for (const KvLayer& layer : program_.kv_layers) {
-    const int64_t bytes = bytes_per_block(layer, limits_.block_size) * limits_.num_blocks;
-    SPRY_ASSIGN_OR_RETURN(MemoryRegion region, MemoryRegion::Map(bytes, PageKind::kNormal));
-    kv_layers_.push_back(std::move(region));
+    block_bytes.push_back(bytes_per_block(layer, limits_.block_size));
   }
+  SPRY_ASSIGN_OR_RETURN(kv_, KvMemory::Map(block_bytes, limits_));
   return {};
 }
 

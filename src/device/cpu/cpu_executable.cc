@@ -74,6 +74,7 @@ void CpuExecutable::RunCalls(const void* context, Worker& worker) {
 Status CpuExecutable::Launch(StepId step) {
   ring_.SetStep(step);
   pool_->Run(RunCalls, this);
+  context_->kv().TouchAhead(ring_.slot(step));
   return {};
 }
 

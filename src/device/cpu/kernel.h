@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/cpu/kv_memory.h"
 #include "device/cpu/memory_region.h"
 #include "device/cpu/worker_pool.h"
 #include "ops/attention/backend.h"
@@ -86,7 +87,7 @@ class BindContext {
   // a call. The address is behind the pointer once binding is over.
   std::byte* const* ShareScratch(int64_t bytes);
 
-  std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()].data(); }
+  std::byte* kv_layer(LayerIdx layer) const { return kv_.layer(layer); }
 
   // Copies `args` to where they stay.
   template <typename T>
@@ -99,6 +100,7 @@ class BindContext {
   // For the executable, before and after the binders run.
   using BytesPerBlockFn = int64_t (*)(const KvLayer& layer, int block_size);
   Status AllocateKv(BytesPerBlockFn bytes_per_block);
+  KvMemory& kv() { return kv_; }
   Status FinishBinding();  // gives the shared scratch its memory
 
  private:
@@ -116,7 +118,7 @@ class BindContext {
   int64_t slab_used_ = 0;  // bytes of the last slab
   int64_t weight_bytes_ = 0;
   std::vector<const float*> floats_;  // by WeightId; null: not loaded
-  std::vector<MemoryRegion> kv_layers_;
+  KvMemory kv_;
   std::deque<std::shared_ptr<const void>> kept_;
 };
 
