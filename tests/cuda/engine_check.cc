@@ -176,12 +176,20 @@ Generation DrawAll(const ModelConfig& config, std::vector<GenerationRequest> req
 
 void CheckDraws(Report& report, const CheckOptions&) {
   for (ModelConfig config : {TinyLlamaConfig(), TinyOptConfig()}) {
-    config.vocab_size = 8192;  // several tiles for every block
+    config.vocab_size = 20000;  // for few rows a kernel of its own
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       config.dtype = dtype;
-      for (const int count : {1, 7, 40}) {
+      const Generation all = DrawAll(config, PlainRequests(40));
+      for (const int count : {1, 7, 16, 40}) {
         std::vector<GenerationRequest> requests = PlainRequests(count);
         const Generation plain = DrawAll(config, requests);
+        Generation first = all;
+        first.tokens.resize(count);
+        first.logprobs.resize(count);
+        ExpectSame(report,
+                   fmt::format("{} in {}, {} rows drawn alone and among 40", config.architecture,
+                               Traits(dtype).name, count),
+                   first, plain);
         requests.push_back(requests.back());
         requests.back().sampling.top_k = 5;
         Generation mixed = DrawAll(config, requests);

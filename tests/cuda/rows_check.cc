@@ -227,7 +227,9 @@ void CheckRows(Report& report, const CheckOptions&) {
                                      .norm = NormKind::kRms,
                                      .activation = Activation::kSilu,
                                      .residual = true},
-                                    {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms}};
+                                    {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms},
+                                    {.n = 128, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
+                                    {.n = 64, .k = 14336, .dtype = dtype, .residual = true}};
     for (const LinearRowsCase& c : cases) CheckLinear(report, c, cuda);
     for (const int head_dim : {64, 128}) {
       for (const int group : {1, 3, 4, 8}) {

@@ -1,6 +1,7 @@
 // Which tensor-core kernel makes a linear, by rows and depth. All of them make the same bits.
 #pragma once
 
+#include "device/cuda/linear_deep.cuh"
 #include "device/cuda/linear_few_rows.cuh"
 #include "device/cuda/linear_many_rows.cuh"
 #include "device/cuda/linear_wide.cuh"
@@ -28,6 +29,10 @@ void LaunchFewRowsOf(const MmaLinearArgs& args, int32_t rows, const LaunchContex
 template <typename T, typename Y>
 void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                    const LaunchContext& context) {
+  if (IsDeep(args, rows)) {
+    return rows <= 8 ? LaunchDeep<T, Y, 1>(args, rows, context)
+                     : LaunchDeep<T, Y, 2>(args, rows, context);
+  }
   if (rows <= 8) return LaunchFewRowsOf<T, Y, 1>(args, rows, context);
   // Few outputs leave multiprocessors idle: then more blocks, of fewer rows.
   const auto fits = [&](int block_rows) {
@@ -61,6 +66,7 @@ bool LaunchNormedFewRows(const MmaLinearArgs& args, int32_t rows, const LaunchCo
 // False: no kernel norms so many rows of this depth on the way in.
 template <typename T, typename Y>
 bool LaunchNormed(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
+  if (IsDeep(args, rows)) return false;
   if (rows <= 8) return LaunchNormedFewRows<T, Y, 1>(args, rows, context);
   if (rows <= 16) return LaunchNormedFewRows<T, Y, 2>(args, rows, context);
   if (rows <= 32) return LaunchNormedFewRows<T, Y, 4>(args, rows, context);

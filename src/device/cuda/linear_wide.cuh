@@ -1,7 +1,6 @@
 // linear for many outputs of few rows, as the last one of a decode step: each warp makes 16 outputs
 // over all of K, and no warp waits for another once the rows lie in shared memory, so that the
-// weights stream at the rate of memory. They come through shared memory, a ring a warp: registers
-// that wait for memory would be spilled by the norm, which waits for what it spills.
+// weights stream at the rate of memory.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +11,12 @@
 #include "device/cuda/linear_tile.cuh"
 #include "device/cuda/normalize.cuh"
 #include "device/cuda/overlap.cuh"
+#include "device/cuda/weight_ring.cuh"
 
 namespace spry::cuda {
 
 inline constexpr int kMaxWideRows = 16;
 inline constexpr int64_t kWideRowBytes = 72 << 10;  // of rows in shared memory
-// Tiles of a warp that are on their way: with 24 warps a multiprocessor, 144 KiB of weights.
-inline constexpr int kWideAhead = 6;
-inline constexpr int64_t kWideRingBytes = int64_t{kLinearWarps} * kWideAhead * kTileQuads * 16;
 
 // kNormChunks: of a row that is normed on the way in (normalize.cuh); 0: none.
 template <int kTokenTiles_, int kNormChunks_>
@@ -27,31 +24,12 @@ struct WideShape {
   static constexpr int kTokenTiles = kTokenTiles_;
   static constexpr int kNormChunks = kNormChunks_;
   static constexpr int kRows = kTokenTiles * kMmaTokens;
-  static constexpr int kMinBlocks = kNormChunks > 4 ? 1 : 3;  // a long row's norm takes registers
-};
-
-// A warp's weights on their way. A lane reads only what it fetched itself, so nobody waits.
-struct WeightRing {
-  const uint4* from;  // this lane's of the first tile
-  uint4* slots;       // this lane's
-  int tiles;
-
-  // Every call is one group of copies, also where there is no such tile.
-  __device__ void Fetch(int tile) const {
-    if (tile < tiles) {
-      uint4* slot = slots + tile % kWideAhead * kTileQuads;
-      const uint4* source = from + tile * kTileQuads;
-      CopyAsync16(slot, source, true);
-      CopyAsync16(slot + kWarpThreads, source + kWarpThreads, true);
-    }
-    asm volatile("cp.async.commit_group;");
-  }
-  // The oldest tile fetched.
-  __device__ TileOfWeights Take(int tile) const {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kWideAhead - 1) : "memory");
-    const uint4* slot = slots + tile % kWideAhead * kTileQuads;
-    return {slot[0], slot[kWarpThreads]};
-  }
+  // Long rows leave room for one block in a multiprocessor: then each warp has more on its way.
+  static constexpr bool kLongRows = kNormChunks > 4;
+  static constexpr int kAhead = kLongRows ? 16 : 6;
+  static constexpr int kMinBlocks = kLongRows ? 1 : 3;
+  using Ring = WeightRing<kAhead>;
+  static constexpr int64_t kRingBytes = kLinearWarps * Ring::kBytes;
 };
 
 // Rows [0, num_rows) of x to shared memory, normed or not. A row that is not there stays as it is:
@@ -77,42 +55,71 @@ __device__ void FetchRows(const MmaLinearArgs& args, int32_t num_rows, T* rows) 
   }
 }
 
-// Scores the logits of a warp's tile and joins what the block's warps have seen.
+// What a lane has seen of its rows: 2t and 2t + 1 of each token tile.
 template <typename Shape>
-__device__ void DrawTile(const DrawArgs& args, const RowDraw* rows,
-                         const float (&logits)[Shape::kTokenTiles][4], int32_t first_output,
-                         bool works) {
-  __shared__ uint64_t best[kLinearWarps][Shape::kRows];
-  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int g = lane / 4;
-  const int t = lane % 4;
+struct WideDraws {
+  BestDraw best[Shape::kTokenTiles][2];
+
+  __device__ void See(const RowDraw* rows, const float (&logits)[Shape::kTokenTiles][4],
+                      int32_t first_output) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+    const int32_t id = first_output + lane / 4;
 #pragma unroll
-  for (int j = 0; j < Shape::kTokenTiles; ++j) {
+    for (int j = 0; j < Shape::kTokenTiles; ++j) {
 #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int r = j * kMmaTokens + 2 * t + e;
-      const RowDraw row = rows[r];
-      BestDraw seen;
-      if (works && row.wanted()) {
-        seen.See(row, logits[j][e], first_output + g);
-        seen.See(row, logits[j][e + 2], first_output + g + 8);
+      for (int e = 0; e < 2; ++e) {
+        const RowDraw row = rows[j * kMmaTokens + lane % 4 * 2 + e];
+        if (!row.wanted()) continue;
+        best[j][e].See(row, logits[j][e], id);
+        best[j][e].See(row, logits[j][e + 2], id + 8);
       }
-      uint64_t packed = seen.Packed();
-#pragma unroll
-      for (int step = 4; step < kWarpThreads; step *= 2) {
-        packed = max(packed, __shfl_xor_sync(0xffffffffu, packed, step));
-      }
-      if (g == 0) best[warp][r] = works ? packed : 0;
     }
   }
-  __syncthreads();
-  const int r = static_cast<int>(threadIdx.x);
-  if (r >= Shape::kRows || !rows[r].wanted()) return;
-  uint64_t packed = best[0][r];
+
+  // Joins the block; every thread calls it.
+  __device__ void Leave(const DrawArgs& args, const RowDraw* rows) const {
+    __shared__ uint64_t joined[kLinearWarps][Shape::kRows];
+    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
 #pragma unroll
-  for (int w = 1; w < kLinearWarps; ++w) packed = max(packed, best[w][r]);
-  LeaveBest(args, r, packed);
+    for (int j = 0; j < Shape::kTokenTiles; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        uint64_t packed = best[j][e].Packed();
+#pragma unroll
+        for (int step = 4; step < kWarpThreads; step *= 2) {
+          packed = max(packed, __shfl_xor_sync(0xffffffffu, packed, step));
+        }
+        if (lane < 4) joined[warp][j * kMmaTokens + lane * 2 + e] = packed;
+      }
+    }
+    __syncthreads();
+    const int r = static_cast<int>(threadIdx.x);
+    if (r >= Shape::kRows || !rows[r].wanted()) return;
+    uint64_t packed = joined[0][r];
+#pragma unroll
+    for (int w = 1; w < kLinearWarps; ++w) packed = max(packed, joined[w][r]);
+    LeaveBest(args, r, packed);
+  }
+};
+
+// `totals` of 16 outputs; leaves what was stored there.
+template <typename Y, int kTokenTiles>
+__device__ void StoreTotals(const MmaLinearArgs& args, int32_t num_rows, int32_t first_output,
+                            float (&totals)[kTokenTiles][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const int32_t n = first_output + lane / 4 + e / 2 * 8;
+    const float bias = args.bias != nullptr ? args.bias[n] : 0.0f;
+#pragma unroll
+    for (int j = 0; j < kTokenTiles; ++j) {
+      const int32_t row = j * kMmaTokens + lane % 4 * 2 + e % 2;
+      if (row >= num_rows) continue;
+      totals[j][e] =
+          ToFloat(StoreSum<Y>(args, totals[j][e], bias, LoadResidual<Y>(args, row, n), row, n));
+    }
+  }
 }
 
 template <typename T, typename Y, typename Shape>
@@ -123,19 +130,19 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   LetNextStart();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int g = lane / 4;
-  const int t = lane % 4;
   const int tiles = args.depth / kTileDepth;
   const int per_segment = SegmentTiles(args.depth);
-  const int output = static_cast<int>(blockIdx.x) * kLinearWarps + warp;
-  const bool works = output < args.outputs / kMmaOutputs;
+  const int outputs = args.outputs / kMmaOutputs;
+  const int all_warps = static_cast<int>(gridDim.x) * kLinearWarps;
+  const int first = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
   extern __shared__ __align__(16) std::byte shared[];
-  const WeightRing ring{
-      .from = args.weight + lane + int64_t{output} * tiles * kTileQuads,
-      .slots = reinterpret_cast<uint4*>(shared) + warp * kWideAhead * kTileQuads + lane,
-      .tiles = works ? tiles : 0};
-  for (int i = 0; i < kWideAhead; ++i) ring.Fetch(i);
-  T* rows = reinterpret_cast<T*>(shared + kWideRingBytes);
+  typename Shape::Ring ring(
+      {.first = args.weight + int64_t{first} * tiles * kTileQuads,
+       .num_runs = first < outputs ? (outputs - first + all_warps - 1) / all_warps : 0,
+       .run_tiles = tiles,
+       .next_run = int64_t{all_warps} * tiles * kTileQuads},
+      shared + warp * Shape::Ring::kBytes);
+  T* rows = reinterpret_cast<T*>(shared + Shape::kRingBytes);
   __shared__ RowDraw draws[kMayDraw ? Shape::kRows : 1];
   const bool drawing = kMayDraw && args.draw.best != nullptr;
   const int r = kLinearThreads - 1 - static_cast<int>(threadIdx.x);
@@ -144,40 +151,33 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   FetchRows<Shape>(args, num_rows, rows);
   __syncthreads();
 
-  float totals[kTokenTiles][4] = {};
-  if (works) {
-    const T* b = rows + g * SharedStride(args.depth) + t * 8;
+  WideDraws<Shape> seen;
+  const T* b = rows + lane / 4 * SharedStride(args.depth) + lane % 4 * 8;
+  for (int output = first; output < outputs; output += all_warps) {
+    float totals[kTokenTiles][4] = {};
     float sums[kTokenTiles][4] = {};
     bool first_segment = true;
     int left = per_segment;  // tiles of this segment
     for (int i = 0; i < tiles; ++i) {
-      const TileOfWeights a = ring.Take(i);
+      const TileOfWeights a = ring.Take();
 #pragma unroll
       for (int j = 0; j < kTokenTiles; ++j) {
         AddTile<T>(sums[j], a,
                    LoadB(b + j * kMmaTokens * SharedStride(args.depth) + i * kTileDepth));
       }
-      ring.Fetch(i + kWideAhead);
+      ring.Fetch();
       if (--left != 0 && i + 1 != tiles) continue;
       left = per_segment;
       EndSegment(totals, sums, first_segment);
       first_segment = false;
     }
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int32_t n = output * kMmaOutputs + g + e / 2 * 8;
-      const float bias = args.bias != nullptr ? args.bias[n] : 0.0f;
-#pragma unroll
-      for (int j = 0; j < kTokenTiles; ++j) {
-        const int32_t row = j * kMmaTokens + 2 * t + e % 2;
-        if (row >= num_rows) continue;
-        const Y y = StoreSum<Y>(args, totals[j][e], bias, LoadResidual<Y>(args, row, n), row, n);
-        if constexpr (kMayDraw) totals[j][e] = y;
-      }
+    StoreTotals<Y>(args, num_rows, output * kMmaOutputs, totals);
+    if constexpr (kMayDraw) {
+      if (drawing) seen.See(draws, totals, output * kMmaOutputs);
     }
   }
   if constexpr (kMayDraw) {
-    if (drawing) DrawTile<Shape>(args.draw, draws, totals, output * kMmaOutputs, works);
+    if (drawing) seen.Leave(args.draw, draws);
   }
 }
 
@@ -193,12 +193,13 @@ void LaunchWideShape(const MmaLinearArgs& args, int32_t rows, const LaunchContex
   constexpr auto kKernel = WideKernel<T, Y, Shape>;
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(kWideRingBytes + kWideRowBytes));
+                             static_cast<int>(Shape::kRingBytes + kWideRowBytes));
   const int64_t row_bytes = int64_t{Shape::kRows} * SharedStride(args.depth) * sizeof(T);
   LaunchOverlapped(context,
-                   {.blocks = dim3(CeilDiv(args.outputs / kMmaOutputs, kLinearWarps)),
+                   {.blocks = dim3(std::min(CeilDiv(args.outputs / kMmaOutputs, kLinearWarps),
+                                            context.processors * Shape::kMinBlocks)),
                     .threads = kLinearThreads,
-                    .shared_bytes = static_cast<size_t>(kWideRingBytes + row_bytes)},
+                    .shared_bytes = static_cast<size_t>(Shape::kRingBytes + row_bytes)},
                    kKernel, args, rows);
 }
 
