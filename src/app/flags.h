@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/cpu_device.h"
+#include "device/graph_options.h"
 #include "engine/engine.h"
 
 namespace CLI {
@@ -19,13 +20,12 @@ class App;
 namespace spry {
 
 enum class DeviceChoice { kAuto, kCpu, kCuda, kNull };
-enum class GraphMode { kAuto, kNone, kFull };
 
 struct DeviceFlags {
   DeviceChoice device = DeviceChoice::kAuto;
   int64_t null_step_us = 0;
   CpuDeviceOptions cpu;
-  GraphMode graph_mode = GraphMode::kAuto;
+  GraphOptions graphs;  // CUDA
 };
 
 struct ModelFlags {

@@ -55,7 +55,7 @@ class Executable {
   // perplexity. A device without logits fails.
   virtual Status CopyLogits(std::span<float> logits) = 0;
 
-  // One line on what the device did beside computing (graphs captured and so on), for the log.
+  // One line on what a device with graphs made of steps, for the log; else empty.
   virtual std::string Stats() const { return {}; }
 };
 
@@ -63,6 +63,17 @@ struct DeviceInfo {
   std::string description;        // "2 threads, avx512 ..." or the card's name
   int64_t memory_bytes = 0;       // in all
   int64_t free_memory_bytes = 0;  // now
+};
+
+// What the flags' documentation promises for the device where no flag is given. These are those of
+// a device that computes on the host: a step must stay short, and the machine has other work.
+struct DeviceDefaults {
+  int max_rows = 64;          // --max-num-seqs
+  int max_step_tokens = 512;  // --max-num-batched-tokens
+  int run_ahead = 1;
+  // The device's memory is there for the model: --gpu-memory-utilization says how much of all of
+  // it. Otherwise the KV cache takes a share of what is free.
+  bool own_memory = false;
 };
 
 class Device {
@@ -77,6 +88,8 @@ class Device {
   virtual DType ActivationDType(DType compute) const = 0;
   // The optional fused ops that it executes.
   virtual Fusions fusions() const { return {}; }
+
+  virtual DeviceDefaults defaults() const { return {}; }
 
   virtual Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const = 0;
   // `program` must outlive the Executable.

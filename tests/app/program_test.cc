@@ -107,6 +107,23 @@ TEST_F(ProgramTest, BackendsListsEveryDeviceOrWhyNot) {
   EXPECT_THAT(r.out, HasSubstr("head sizes any"));
 }
 
+TEST_F(ProgramTest, GraphFlagsAreRefusedWhereThereAreNoGraphs) {
+  MakeModel("m");
+  const std::string inspect = "inspect m --load-format dummy --device null ";
+  for (const char* harmless : {"--graph-mode none", "--graph-mode auto"}) {
+    EXPECT_EQ(Spry(inspect + harmless).exit_code, 0) << harmless;
+  }
+  EXPECT_EQ(Spry(inspect + "--graph-mode full").err,
+            "spry: --graph-mode full needs --device cuda; the null device has no graphs\n");
+  EXPECT_EQ(Spry(inspect + "--graph-mode piecewise --splitting-ops attention").err,
+            "spry: --graph-mode piecewise needs --device cuda; the null device has no graphs\n");
+  EXPECT_EQ(Spry(inspect + "--splitting-ops attention").err,
+            "spry: --splitting-ops is for --graph-mode piecewise\n");
+  const ProgramResult unknown = Spry(inspect + "--graph-mode piecewise --splitting-ops softmax");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("'softmax' is no op; ops are stage, embed"));
+}
+
 // A copy of the program has no plug-in beside it.
 TEST_F(ProgramTest, CudaWithoutItsPluginSaysSo) {
   MakeModel("m");

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -62,7 +63,8 @@ class CudaExecutable final : public Executable {
     MapRings();
     SPRY_RETURN_IF_ERROR(UploadWeights(program_, plan_, weights_.data(), compile));
     SPRY_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-    return Bind();
+    SPRY_RETURN_IF_ERROR(Bind());
+    return HasGraphs() ? CaptureDecodes() : Status();
   }
 
   StepSlot Slot(StepId step) override { return slots_[step.value() % slots_.size()]; }
@@ -72,15 +74,15 @@ class CudaExecutable final : public Executable {
     const StepHeader& header = *Slot(step).header;
     CHECK(header.num_tokens <= limits_.max_tokens && header.num_rows <= limits_.max_rows);
     CHECK(header.num_samples <= limits_.max_samples);
-    last_shape_ = {
-        .tokens = header.num_tokens, .rows = header.num_rows, .samples = header.num_samples};
     RowKinds kinds = row_kinds_.Update(Slot(step));
     kinds.plain &= plan_.logits.draws;
     kinds.in_order &= plan_.logits.gathers;
-    const LaunchShape shape = BucketOf(header, limits_, kinds);
-    if (!options_.capture_graphs) return LaunchAll(shape);
-    SPRY_ASSIGN_OR_RETURN(const cudaGraphExec_t graph, graphs_->Get(shape));
-    return CudaStatus(cudaGraphLaunch(graph, stream_.get()), "cudaGraphLaunch");
+    last_shape_ = ExactShape(header, kinds);
+    if (!HasGraphs()) return LaunchOps(AllOps(), last_shape_, options_.overlap);
+    const LaunchShape bucket = BucketOf(header, limits_, kinds);
+    SPRY_ASSIGN_OR_RETURN(const StepGraphs graphs, graphs_->Get(bucket));
+    if (graphs.empty()) return LaunchOps(AllOps(), last_shape_, options_.overlap);
+    return LaunchPieces(graphs, bucket);
   }
 
   Result<const RowResult*> Poll(StepId step) override {
@@ -112,11 +114,14 @@ class CudaExecutable final : public Executable {
   }
 
   std::string Stats() const override {
-    if (!options_.capture_graphs)
-      return fmt::format("{} ops launched one by one", launches_.size());
-    return fmt::format("{} graphs of {} kernels captured in {:.1f} ms", graphs_->size(),
-                       graphs_->nodes_per_graph(),
-                       static_cast<double>(graphs_->capture_nanos()) * 1e-6);
+    if (!HasGraphs()) return fmt::format("{} ops launched one by one", launches_.size());
+    return fmt::format(
+        "{} step sizes captured in {:.1f} ms, each {} graph{} of {} kernels in all; {} of them at "
+        "start, {:.1f} MiB of the card",
+        graphs_->buckets(), static_cast<double>(graphs_->capture_nanos()) * 1e-6,
+        graphs_->graphs_per_step(), graphs_->graphs_per_step() == 1 ? "" : "s",
+        graphs_->kernels_per_step(), buckets_at_start_,
+        static_cast<double>(graph_bytes_at_start_) / (1 << 20));
   }
 
  private:
@@ -174,16 +179,58 @@ class CudaExecutable final : public Executable {
                             table[static_cast<int>(op.id)](op, *context_));
       launches_.push_back(launch);
     }
-    graphs_.emplace(stream_.get(), [this](const LaunchShape& shape) { return LaunchAll(shape); });
+    graphs_.emplace(stream_.get(), options_.pieces,
+                    [this](const Piece& piece, const LaunchShape& shape) {
+                      return LaunchOps(piece, shape, options_.overlap);
+                    });
     return {};
   }
 
-  Status LaunchAll(const LaunchShape& shape) {
+  // Steps of decoding rows are met sooner or later, so no request shall wait for their capture.
+  Status CaptureDecodes() {
+    size_t free_before = 0;
+    size_t free_after = 0;
+    size_t all = 0;
+    SPRY_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_before, &all));
+    for (const LaunchShape& bucket :
+         DecodeBuckets(limits_, plan_.logits.draws, plan_.logits.gathers)) {
+      SPRY_RETURN_IF_ERROR(graphs_->Get(bucket).status());
+    }
+    SPRY_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+    SPRY_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_after, &all));
+    buckets_at_start_ = graphs_->buckets();
+    graph_bytes_at_start_ = free_before - std::min(free_before, free_after);
+    return {};
+  }
+
+  bool HasGraphs() const { return options_.pieces.size() > 1 || !options_.pieces.front().splits; }
+  Piece AllOps() const { return {.begin = 0, .end = static_cast<int>(launches_.size())}; }
+
+  // A graph of the bucket for each piece, and between them the splitting ops with the step's true
+  // counts.
+  Status LaunchPieces(StepGraphs graphs, const LaunchShape& bucket) {
+    // A kernel cannot begin before the end of the graph before it anyway.
+    constexpr bool kOverlap = false;
+    for (size_t i = 0; i < graphs.size(); ++i) {
+      const Piece& piece = graphs_->pieces()[i];
+      if (graphs[i] != nullptr) {
+        SPRY_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graphs[i], stream_.get()));
+      } else if (piece.splits) {
+        // stage marks tokens beyond the true counts as padding for the graphs that follow.
+        const bool stages = program_.ops[piece.begin].id == OpId::kStage;
+        SPRY_RETURN_IF_ERROR(LaunchOps(piece, stages ? bucket : last_shape_, kOverlap));
+      }
+    }
+    return {};
+  }
+
+  Status LaunchOps(const Piece& piece, const LaunchShape& shape, bool overlap) {
     const LaunchContext context{.stream = stream_.get(),
                                 .shape = shape,
                                 .processors = options_.processors,
-                                .overlap = options_.overlap};
-    for (const BoundLaunch& bound : launches_) {
+                                .overlap = overlap};
+    for (int i = piece.begin; i < piece.end; ++i) {
+      const BoundLaunch& bound = launches_[i];
       bound.launch(bound.args, step_state_, context);
       const cudaError_t error = cudaGetLastError();
       if (error != cudaSuccess) {
@@ -213,7 +260,9 @@ class CudaExecutable final : public Executable {
   std::vector<BoundLaunch> launches_;
   std::optional<GraphCache> graphs_;
   RowKindTracker row_kinds_;
-  LaunchShape last_shape_;  // the true counts of the step launched last
+  LaunchShape last_shape_;  // the step launched last
+  int buckets_at_start_ = 0;
+  size_t graph_bytes_at_start_ = 0;
   uint64_t polls_ = 0;
 };
 
