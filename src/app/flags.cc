@@ -80,12 +80,30 @@ void AddMemoryFlags(CLI::App& parser, MemoryOptions& memory) {
       ->group(group);
 }
 
-// Null when no op has that name.
+// Absent when no op has that name.
 std::optional<OpId> FindOp(std::string_view name) {
   for (int i = 0; i < kNumOps; ++i) {
     if (OpName(static_cast<OpId>(i)) == name) return static_cast<OpId>(i);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+Result<int64_t> ParseBytes(std::string_view text) {
+  const char* form = "a number of bytes, or one with K, M or G behind it";
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const std::string_view suffix = text.substr(end - text.data());
+  const int shift = suffix.empty()  ? 0
+                    : suffix == "K" ? 10
+                    : suffix == "M" ? 20
+                    : suffix == "G" ? 30
+                                    : -1;
+  if (error != std::errc() || shift < 0 || count < 1 || count > (INT64_MAX >> shift)) {
+    return InvalidArgument(fmt::format("'{}' must be {}", text, form));
+  }
+  return count << shift;
 }
 
 void AddGraphFlags(CLI::App& parser, GraphOptions& graphs) {
@@ -112,24 +130,6 @@ void AddGraphFlags(CLI::App& parser, GraphOptions& graphs) {
       ->allow_extra_args(false)
       ->type_name("LIST")
       ->group(group);
-}
-
-}  // namespace
-
-Result<int64_t> ParseBytes(std::string_view text) {
-  const char* form = "a number of bytes, or one with K, M or G behind it";
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const std::string_view suffix = text.substr(end - text.data());
-  const int shift = suffix.empty()  ? 0
-                    : suffix == "K" ? 10
-                    : suffix == "M" ? 20
-                    : suffix == "G" ? 30
-                                    : -1;
-  if (error != std::errc() || shift < 0 || count < 1 || count > (INT64_MAX >> shift)) {
-    return InvalidArgument(fmt::format("'{}' must be {}", text, form));
-  }
-  return count << shift;
 }
 
 void AddDeviceFlags(CLI::App& parser, DeviceFlags& flags) {

@@ -35,6 +35,8 @@ struct ModelFlags {
 };
 
 void AddDeviceFlags(CLI::App& parser, DeviceFlags& flags);
+// Part of AddDeviceFlags.
+void AddGraphFlags(CLI::App& parser, GraphOptions& graphs);
 // With the positional MODEL.
 void AddModelFlags(CLI::App& parser, ModelFlags& flags);
 // What sizes the engine, model or not; part of AddModelFlags.

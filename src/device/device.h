@@ -14,6 +14,7 @@
 #include "api/row.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "device/launch_costs.h"
 #include "ops/attention/backend.h"
 #include "ops/fusion.h"
 #include "program/program.h"
@@ -33,6 +34,7 @@ struct MemoryNeeds {
   int64_t weights = 0;
   int64_t activations = 0;   // the arena of activation buffers and kernel scratch
   int64_t step = 0;          // slots, rows, block tables, results
+  int64_t graphs = 0;        // at most; 0 where there are none
   int64_t kv_per_block = 0;  // over all layers
 };
 
@@ -57,12 +59,21 @@ class Executable {
 
   // One line on what a device with graphs made of steps, for the log; else empty.
   virtual std::string Stats() const { return {}; }
+
+  // For benchmarks, after a last step has been polled: it launches work of that step again, so no
+  // step may follow. Unimplemented where nothing is launched.
+  virtual Result<LaunchCosts> MeasureLaunches() {
+    return Unimplemented("this device computes on the host and launches nothing");
+  }
 };
 
 struct DeviceInfo {
   std::string description;        // "2 threads, avx512 ..." or the card's name
   int64_t memory_bytes = 0;       // in all
   int64_t free_memory_bytes = 0;  // now
+  // Nominal, at the highest clocks; 0: not known.
+  double peak_gb_per_s = 0;  // of memory
+  double peak_tflops = 0;    // products of 16-bit matrices
 };
 
 // What the flags' documentation promises for the device where no flag is given. These are those of

@@ -58,9 +58,15 @@ StepLimits LimitsFor(const MemoryOptions& options, const DeviceDefaults& default
   return limits;
 }
 
+int64_t FixedBytes(const MemoryNeeds& needs) {
+  return needs.weights + needs.activations + needs.step + needs.graphs;
+}
+
 std::string FixedNeeds(const MemoryNeeds& needs) {
-  return fmt::format("weights {}, activations {}, step memory {}", Size(needs.weights),
-                     Size(needs.activations), Size(needs.step));
+  std::string text = fmt::format("weights {}, activations {}, step memory {}", Size(needs.weights),
+                                 Size(needs.activations), Size(needs.step));
+  if (needs.graphs > 0) text += fmt::format(", graphs up to {}", Size(needs.graphs));
+  return text;
 }
 
 // The flag's bytes, when they fit beside what else the device must hold.
@@ -82,7 +88,7 @@ Result<int64_t> CheckKvBytes(const MemoryOptions& options, const MemoryNeeds& ne
 Result<int64_t> KvBudget(const Device& device, const MemoryOptions& options,
                          const MemoryNeeds& needs, const StepLimits& limits) {
   const DeviceInfo info = device.info();
-  const int64_t fixed = needs.weights + needs.activations + needs.step;
+  const int64_t fixed = FixedBytes(needs);
   if (options.kv_bytes > 0) {
     return CheckKvBytes(options, needs, info.free_memory_bytes - fixed);
   }

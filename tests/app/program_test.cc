@@ -17,8 +17,9 @@ using ::testing::StartsWith;
 
 TEST_F(ProgramTest, VersionAndHelp) {
   EXPECT_THAT(Spry("--version").out, ::testing::ContainsRegex("^spry [0-9]+\\.[0-9]+\\.[0-9]+\n$"));
-  for (const char* command : {"", "generate", "bench", "bench latency", "bench throughput",
-                              "bench overhead", "inspect", "backends"}) {
+  for (const char* command :
+       {"", "generate", "bench", "bench latency", "bench throughput", "bench overhead",
+        "bench attention", "bench gemm", "inspect", "backends"}) {
     const ProgramResult r = Spry(std::string(command) + " --help");
     EXPECT_EQ(r.exit_code, 0) << command;
     EXPECT_THAT(r.out, HasSubstr("Example")) << command;
@@ -31,6 +32,7 @@ TEST_F(ProgramTest, WrongCommandLinesAreOneLineAndTwo) {
   for (const char* arguments :
        {"", "bench", "fly", "generate", "generate m --fly", "generate m --max-tokens x",
         "generate m --device gpu", "bench latency m --num-iters 0", "bench overhead --rows 0",
+        "bench overhead --device cpu", "bench gemm --shapes 8", "bench attention --decode 0x1",
         "bench throughput m --lengths f --input-len 3", "inspect m --json --program"}) {
     const ProgramResult r = Spry(arguments);
     EXPECT_EQ(r.exit_code, 2) << arguments;

@@ -9,6 +9,7 @@
 
 #include "device/cuda/error.h"
 #include "device/cuda/executable.h"
+#include "device/cuda/graphs.h"
 #include "device/cuda/kernel.h"
 #include "device/cuda/memory_plan.h"
 #include "device/device.h"
@@ -19,6 +20,27 @@ namespace {
 
 // Compute capability of the first cards with programmatic dependent launch: Hopper.
 constexpr int kFirstOverlapping = 9;
+
+double Attribute(cudaDeviceAttr attribute, int ordinal) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, attribute, ordinal) == cudaSuccess ? value : 0;
+}
+
+double PeakGbPerS(int ordinal) {
+  constexpr double kTransfersPerClock = 2;
+  const double kilohertz = Attribute(cudaDevAttrMemoryClockRate, ordinal);
+  const double bytes = Attribute(cudaDevAttrGlobalMemoryBusWidth, ordinal) / 8;
+  return kTransfersPerClock * kilohertz * bytes * 1e-6;
+}
+
+double PeakTflops(const cudaDeviceProp& properties, int ordinal) {
+  // Additions and multiplications of 16-bit matrices a clock and multiprocessor.
+  const double per_clock = properties.major == 9                            ? 4096
+                           : properties.major == 8 && properties.minor == 0 ? 2048
+                                                                            : 0;
+  const double kilohertz = Attribute(cudaDevAttrClockRate, ordinal);
+  return per_clock * kilohertz * properties.multiProcessorCount * 1e-9;
+}
 
 std::vector<OpId> DefaultSplittingOps(const Program& program) {
   std::vector<OpId> present;
@@ -71,7 +93,9 @@ class CudaDevice final : public Device {
                 fmt::format("{}, {} multiprocessors, compute capability {}.{}", properties_.name,
                             properties_.multiProcessorCount, properties_.major, properties_.minor),
             .memory_bytes = static_cast<int64_t>(all_bytes),
-            .free_memory_bytes = static_cast<int64_t>(free_bytes)};
+            .free_memory_bytes = static_cast<int64_t>(free_bytes),
+            .peak_gb_per_s = PeakGbPerS(options_.ordinal),
+            .peak_tflops = PeakTflops(properties_, options_.ordinal)};
   }
 
   std::vector<AttentionBackend> attention_backends() const override {
@@ -91,7 +115,11 @@ class CudaDevice final : public Device {
 
   Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const override {
     SPRY_ASSIGN_OR_RETURN(const int attention, SelectAttention(program, options));
-    return PlanMemory(program, options.limits, attention_[attention]).needs();
+    SPRY_ASSIGN_OR_RETURN(const std::vector<Piece> pieces,
+                          CutSteps(program, options_.graphs, attention_[attention].facts));
+    MemoryNeeds needs = PlanMemory(program, options.limits, attention_[attention]).needs();
+    needs.graphs = MostGraphBytes(pieces);
+    return needs;
   }
 
   Result<std::unique_ptr<Executable>> Compile(const Program& program,

@@ -12,6 +12,7 @@
 
 #include "device/cuda/error.h"
 #include "device/cuda/graphs.h"
+#include "device/cuda/launch_costs.h"
 #include "device/cuda/memory.h"
 #include "device/cuda/row_kinds.h"
 #include "device/cuda/weights.h"
@@ -79,10 +80,10 @@ class CudaExecutable final : public Executable {
     kinds.in_order &= plan_.logits.gathers;
     last_shape_ = ExactShape(header, kinds);
     if (!HasGraphs()) return LaunchOps(AllOps(), last_shape_, options_.overlap);
-    const LaunchShape bucket = BucketOf(header, limits_, kinds);
-    SPRY_ASSIGN_OR_RETURN(const StepGraphs graphs, graphs_->Get(bucket));
+    last_bucket_ = BucketOf(header, limits_, kinds);
+    SPRY_ASSIGN_OR_RETURN(const StepGraphs graphs, graphs_->Get(last_bucket_));
     if (graphs.empty()) return LaunchOps(AllOps(), last_shape_, options_.overlap);
-    return LaunchPieces(graphs, bucket);
+    return LaunchPieces(graphs);
   }
 
   Result<const RowResult*> Poll(StepId step) override {
@@ -122,6 +123,32 @@ class CudaExecutable final : public Executable {
         graphs_->graphs_per_step(), graphs_->graphs_per_step() == 1 ? "" : "s",
         graphs_->kernels_per_step(), buckets_at_start_,
         static_cast<double>(graph_bytes_at_start_) / (1 << 20));
+  }
+
+  Result<LaunchCosts> MeasureLaunches() override {
+    SPRY_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.ordinal));
+    const cudaStream_t stream = stream_.get();
+    StepGraphs graphs;
+    if (HasGraphs()) {
+      SPRY_ASSIGN_OR_RETURN(graphs, graphs_->Get(last_bucket_));
+    }
+    const std::vector<Piece> pieces =
+        graphs.empty() ? std::vector<Piece>{AllOps()} : options_.pieces;
+    LaunchCosts costs;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = pieces[i];
+      SPRY_ASSIGN_OR_RETURN(const int kernels, CountKernels(stream, [&] {
+                              return LaunchOps(piece, piece.splits ? last_shape_ : last_bucket_,
+                                               options_.overlap);
+                            }));
+      (piece.splits ? costs.kernels : costs.graph_kernels) += kernels;
+      if (!piece.splits && graphs[i] != nullptr) ++costs.graphs;
+    }
+    SPRY_ASSIGN_OR_RETURN(costs.bare_graphs_ns,
+                          BareGraphsNanos(stream, costs.graphs, costs.graph_kernels));
+    SPRY_ASSIGN_OR_RETURN(costs.bare_kernel_ns, BareKernelNanos(stream));
+    SPRY_RETURN_IF_ERROR(MeasureAttention(costs));
+    return costs;
   }
 
  private:
@@ -204,11 +231,29 @@ class CudaExecutable final : public Executable {
   }
 
   bool HasGraphs() const { return options_.pieces.size() > 1 || !options_.pieces.front().splits; }
-  Piece AllOps() const { return {.begin = 0, .end = static_cast<int>(launches_.size())}; }
+  Piece AllOps() const {
+    return {.begin = 0, .end = static_cast<int>(launches_.size()), .splits = true};
+  }
+
+  // The first attention op, as piecewise steps launch it.
+  Status MeasureAttention(LaunchCosts& costs) {
+    const auto is_attention = [](const OpRecord& op) { return op.id == OpId::kAttention; };
+    const auto found = std::ranges::find_if(program_.ops, is_attention);
+    if (found == program_.ops.end()) return {};
+    const int at = static_cast<int>(found - program_.ops.begin());
+    const LaunchWork call = [this, at] {
+      constexpr bool kOverlap = false;
+      return LaunchOps({.begin = at, .end = at + 1}, last_shape_, kOverlap);
+    };
+    constexpr int kCalls = 16;
+    SPRY_ASSIGN_OR_RETURN(costs.attention_kernels, CountKernels(stream_.get(), call));
+    SPRY_ASSIGN_OR_RETURN(costs.attention_ns, MedianLaunchNanos(stream_.get(), kCalls, call));
+    return {};
+  }
 
   // A graph of the bucket for each piece, and between them the splitting ops with the step's true
   // counts.
-  Status LaunchPieces(StepGraphs graphs, const LaunchShape& bucket) {
+  Status LaunchPieces(StepGraphs graphs) {
     // A kernel cannot begin before the end of the graph before it anyway.
     constexpr bool kOverlap = false;
     for (size_t i = 0; i < graphs.size(); ++i) {
@@ -218,7 +263,7 @@ class CudaExecutable final : public Executable {
       } else if (piece.splits) {
         // stage marks tokens beyond the true counts as padding for the graphs that follow.
         const bool stages = program_.ops[piece.begin].id == OpId::kStage;
-        SPRY_RETURN_IF_ERROR(LaunchOps(piece, stages ? bucket : last_shape_, kOverlap));
+        SPRY_RETURN_IF_ERROR(LaunchOps(piece, stages ? last_bucket_ : last_shape_, kOverlap));
       }
     }
     return {};
@@ -260,7 +305,8 @@ class CudaExecutable final : public Executable {
   std::vector<BoundLaunch> launches_;
   std::optional<GraphCache> graphs_;
   RowKindTracker row_kinds_;
-  LaunchShape last_shape_;  // the step launched last
+  LaunchShape last_shape_;  // of the step launched last
+  LaunchShape last_bucket_;
   int buckets_at_start_ = 0;
   size_t graph_bytes_at_start_ = 0;
   uint64_t polls_ = 0;

@@ -19,6 +19,9 @@ namespace spry::cuda {
 // The graph of each piece, by its index. Null: a splitting piece, or one that launches nothing.
 using StepGraphs = std::span<const cudaGraphExec_t>;
 
+// What the graphs of one program may come to take of the card.
+int64_t MostGraphBytes(const std::vector<Piece>& pieces);
+
 class GraphCache {
  public:
   // Launches the ops of a piece at the given shape on `stream`; called while the stream captures.
@@ -33,7 +36,7 @@ class GraphCache {
 
   // The graphs of this bucket, captured now if it is new. Empty when there are kMaxBuckets others
   // or the card has no room: the step is then launched op by op.
-  static constexpr int kMaxBuckets = 512;
+  static constexpr int kMaxBuckets = 384;
   Result<StepGraphs> Get(const LaunchShape& shape);
 
   int buckets() const { return static_cast<int>(entries_.size()); }
@@ -49,7 +52,6 @@ class GraphCache {
   Status CaptureStep(Entry& entry);
   // Leaves null where the piece launches nothing.
   Status Capture(const Piece& piece, const LaunchShape& shape, cudaGraphExec_t& executable);
-  Status Record(const Piece& piece, const LaunchShape& shape, cudaGraph_t* graph);
 
   cudaStream_t stream_;
   std::vector<Piece> pieces_;
