@@ -1,6 +1,6 @@
-// spry_bench_ops [threads] [isa] [kv] [op]: what the CPU's ops cost beside linear, at the shapes of
-// two small models: isa reference, avx2 or avx512; kv float32, bfloat16 or float16; only the op
-// named.
+// spry_bench_ops [threads] [isa] [kv] [op]: what the CPU's small ops cost at the shapes of two
+// small models (`spry bench gemm` and `spry bench attention` time the large ones): isa reference,
+// avx2 or avx512; kv float32, bfloat16 or float16; only the op named.
 //
 // Every op is bound once per layer, with caches of its own, and all layers run one after another
 // with a barrier after each, as in a step; the time of one op is printed: the best of some rounds,
@@ -197,19 +197,6 @@ class OpsBench {
     for (int64_t i = 0; i < kMaxRows * logits.width; ++i) logits.Row(0)[i] = normal(random);
   }
 
-  // Fills the caches, so that attention reads numbers.
-  void FillCaches() {
-    const RowParams params;
-    for (int start = 0; start < kMaxLength; start += 64) {
-      FillStep({"", kMaxRows, 64, start}, limits_, params, state_);
-      Job job{.state = state_};
-      for (const BoundCall& call : calls_) {
-        if (call.op == OpId::kWriteKv) job.calls.push_back(call);
-      }
-      pool_.Run(RunCalls, &job);
-    }
-  }
-
   void Run(const StepShape& shape, OpId op, const RowParams& params, std::string_view note) {
     if (!only_.empty() && only_ != OpName(op)) return;
     FillStep(shape, limits_, params, state_);
@@ -257,12 +244,11 @@ Status RunModel(const ModelShape& model, DType kv, const KernelTable& kernels,
   SPRY_ASSIGN_OR_RETURN(const Program program, TraceOps(model, kv));
   OpsBench bench(program, kernels, attention, pool, only);
   SPRY_RETURN_IF_ERROR(bench.Bind());
-  bench.FillCaches();
   fmt::print("{}\n", model.name);
   for (const StepShape& shape : kSteps) {
-    for (const OpId op : {OpId::kEmbed, OpId::kLayerNorm, OpId::kRmsNorm, OpId::kRope,
-                          OpId::kWriteKv, OpId::kAttention, OpId::kActivation,
-                          OpId::kGatedActivation, OpId::kAdd, OpId::kGatherSamples}) {
+    for (const OpId op :
+         {OpId::kEmbed, OpId::kLayerNorm, OpId::kRmsNorm, OpId::kRope, OpId::kWriteKv,
+          OpId::kActivation, OpId::kGatedActivation, OpId::kAdd, OpId::kGatherSamples}) {
       bench.Run(shape, op, {}, "");
     }
   }

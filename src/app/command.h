@@ -28,6 +28,8 @@ Command AddGenerate(CLI::App& parent);
 Command AddBenchLatency(CLI::App& parent);
 Command AddBenchThroughput(CLI::App& parent);
 Command AddBenchOverhead(CLI::App& parent);
+Command AddBenchAttention(CLI::App& parent);
+Command AddBenchGemm(CLI::App& parent);
 Command AddInspect(CLI::App& parent);
 Command AddBackends(CLI::App& parent);
 

@@ -1,5 +1,7 @@
 #include "app/devices.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "base/clock.h"
@@ -19,17 +21,24 @@ Result<std::unique_ptr<Device>> MakeCudaDevice(const DeviceFlags& flags) {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   if (error) return Internal("the program's own folder is not known: " + error.message());
-  return LoadDevicePlugin(kCudaPlugin, {folder, folder / "../lib/spry"},
-                          {.capture_graphs = flags.graph_mode != GraphMode::kNone});
+  return LoadDevicePlugin(kCudaPlugin, {folder, folder / "../lib/spry"}, {.graphs = flags.graphs});
 }
 
 std::unique_ptr<Device> PacedNullDevice(const DeviceFlags& flags) {
   return MakeNullDevice({.step_nanos = flags.null_step_us * 1000, .clock = &kClock});
 }
 
-}  // namespace
+// None and auto mean the same everywhere; a wish for graphs is not to be ignored.
+Status CheckGraphs(const Device& device, const GraphOptions& graphs) {
+  const bool wants_graphs = graphs.mode == GraphMode::kPiecewise || graphs.mode == GraphMode::kFull;
+  if (device.name() == "cuda" || !wants_graphs) return {};
+  return InvalidArgument(
+      fmt::format("--graph-mode {} needs --device cuda; the {} device has no "
+                  "graphs",
+                  graphs.mode == GraphMode::kFull ? "full" : "piecewise", device.name()));
+}
 
-Result<std::unique_ptr<Device>> OpenDevice(const DeviceFlags& flags) {
+Result<std::unique_ptr<Device>> FindDevice(const DeviceFlags& flags) {
   switch (flags.device) {
     case DeviceChoice::kNull: return PacedNullDevice(flags);
     case DeviceChoice::kCuda: return MakeCudaDevice(flags);
@@ -38,6 +47,17 @@ Result<std::unique_ptr<Device>> OpenDevice(const DeviceFlags& flags) {
   }
   Result<std::unique_ptr<Device>> cuda = MakeCudaDevice(flags);
   return cuda.ok() ? std::move(cuda) : MakeCpuDevice(flags.cpu);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> OpenDevice(const DeviceFlags& flags) {
+  if (!flags.graphs.splitting_ops.empty() && flags.graphs.mode != GraphMode::kPiecewise) {
+    return InvalidArgument("--splitting-ops is for --graph-mode piecewise");
+  }
+  SPRY_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, FindDevice(flags));
+  SPRY_RETURN_IF_ERROR(CheckGraphs(*device, flags.graphs));
+  return device;
 }
 
 std::vector<DeviceListing> ListDevices(const DeviceFlags& flags) {

@@ -1,6 +1,7 @@
 #include "app/flags.h"
 
 #include <charconv>
+#include <optional>
 
 #include "app/flag_checks.h"
 
@@ -11,8 +12,10 @@ constexpr std::array<Choice<DeviceChoice>, 4> kDevices = {{{"auto", DeviceChoice
                                                            {"cpu", DeviceChoice::kCpu},
                                                            {"cuda", DeviceChoice::kCuda},
                                                            {"null", DeviceChoice::kNull}}};
-constexpr std::array<Choice<GraphMode>, 3> kGraphModes = {
-    {{"auto", GraphMode::kAuto}, {"none", GraphMode::kNone}, {"full", GraphMode::kFull}}};
+constexpr std::array<Choice<GraphMode>, 4> kGraphModes = {{{"auto", GraphMode::kAuto},
+                                                           {"none", GraphMode::kNone},
+                                                           {"piecewise", GraphMode::kPiecewise},
+                                                           {"full", GraphMode::kFull}}};
 constexpr std::array<Choice<CpuIsa>, 5> kIsas = {{{"auto", CpuIsa::kAuto},
                                                   {"reference", CpuIsa::kReference},
                                                   {"avx2", CpuIsa::kAvx2},
@@ -77,6 +80,14 @@ void AddMemoryFlags(CLI::App& parser, MemoryOptions& memory) {
       ->group(group);
 }
 
+// Absent when no op has that name.
+std::optional<OpId> FindOp(std::string_view name) {
+  for (int i = 0; i < kNumOps; ++i) {
+    if (OpName(static_cast<OpId>(i)) == name) return static_cast<OpId>(i);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<int64_t> ParseBytes(std::string_view text) {
@@ -95,6 +106,32 @@ Result<int64_t> ParseBytes(std::string_view text) {
   return count << shift;
 }
 
+void AddGraphFlags(CLI::App& parser, GraphOptions& graphs) {
+  const char* group = "Device";
+  AddChoice(parser, "--graph-mode", kGraphModes, graphs.mode,
+            "CUDA graphs: the whole step in one, one between splitting ops, or none [auto: full]")
+      ->group(group);
+  const auto check = [](const std::string& text) {
+    if (FindOp(text).has_value()) return std::string();
+    std::vector<std::string_view> names;
+    for (int i = 0; i < kNumOps; ++i) names.push_back(OpName(static_cast<OpId>(i)));
+    return fmt::format("'{}' is no op; ops are {}", text, fmt::join(names, ", "));
+  };
+  const auto set = [&graphs](const std::vector<std::string>& names) {
+    for (const std::string& name : names) graphs.splitting_ops.push_back(*FindOp(name));
+  };
+  parser
+      .add_option_function<std::vector<std::string>>(
+          "--splitting-ops", set,
+          "Ops that --graph-mode piecewise launches between its graphs, named as `spry inspect "
+          "--program` does [attention, and write_kv where it is an op of its own]")
+      ->check(CLI::Validator(check, ""))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST")
+      ->group(group);
+}
+
 void AddDeviceFlags(CLI::App& parser, DeviceFlags& flags) {
   const char* group = "Device";
   AddChoice(parser, "--device", kDevices, flags.device,
@@ -108,9 +145,7 @@ void AddDeviceFlags(CLI::App& parser, DeviceFlags& flags) {
       ->group(group);
   AddChoice(parser, "--isa", kIsas, flags.cpu.isa, "Instruction set of the CPU device [auto]")
       ->group(group);
-  AddChoice(parser, "--graph-mode", kGraphModes, flags.graph_mode,
-            "CUDA graphs: the whole step in one, or none [auto: full]")
-      ->group(group);
+  AddGraphFlags(parser, flags.graphs);
   parser
       .add_option("--null-step-us", flags.null_step_us,
                   "Microseconds that a step of the null device takes [0]")

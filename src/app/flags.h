@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/cpu_device.h"
+#include "device/graph_options.h"
 #include "engine/engine.h"
 
 namespace CLI {
@@ -19,13 +20,12 @@ class App;
 namespace spry {
 
 enum class DeviceChoice { kAuto, kCpu, kCuda, kNull };
-enum class GraphMode { kAuto, kNone, kFull };
 
 struct DeviceFlags {
   DeviceChoice device = DeviceChoice::kAuto;
   int64_t null_step_us = 0;
   CpuDeviceOptions cpu;
-  GraphMode graph_mode = GraphMode::kAuto;
+  GraphOptions graphs;  // CUDA
 };
 
 struct ModelFlags {
@@ -35,6 +35,8 @@ struct ModelFlags {
 };
 
 void AddDeviceFlags(CLI::App& parser, DeviceFlags& flags);
+// Part of AddDeviceFlags.
+void AddGraphFlags(CLI::App& parser, GraphOptions& graphs);
 // With the positional MODEL.
 void AddModelFlags(CLI::App& parser, ModelFlags& flags);
 // What sizes the engine, model or not; part of AddModelFlags.

@@ -59,6 +59,7 @@ json::object PlanJson(const MemoryPlan& plan) {
   return {{"weights_bytes", plan.needs.weights},
           {"activations_bytes", plan.needs.activations},
           {"step_bytes", plan.needs.step},
+          {"graphs_bytes", plan.needs.graphs},
           {"kv_cache_bytes", plan.kv_bytes},
           {"num_blocks", plan.limits.num_blocks},
           {"block_size", plan.limits.block_size},

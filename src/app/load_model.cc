@@ -69,6 +69,8 @@ Result<LoadedModel> LoadModel(const DeviceFlags& device_flags, const ModelFlags&
   SPRY_ASSIGN_OR_RETURN(model.tokenizer, tokenizer.get());
   model.config = std::move(checkpoint.config);
   fmt::print(stderr, "device {}; {}\n", place, model.engine->memory_plan().ToString());
+  const std::string stats = model.engine->runner().DeviceStats();
+  if (!stats.empty()) fmt::print(stderr, "graphs: {}\n", stats);
   return model;
 }
 

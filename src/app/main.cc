@@ -41,12 +41,14 @@ int Run(int argc, char** argv) {
   parser.footer(
       "`spry COMMAND --help` shows the flags and an example of each.\n\n"
       "Example:\n  spry generate model.gguf --prompt 'Once upon a time'");
-  CLI::App& bench = *parser.add_subcommand("bench", "Measure latency, throughput, host cost");
+  CLI::App& bench =
+      *parser.add_subcommand("bench", "Measure latency, throughput, host cost, single ops");
   bench.require_subcommand(1);
   bench.footer("Example:\n  spry bench latency model.gguf --batch-size 8");
   const Command commands[] = {
-      AddGenerate(parser),     AddBenchLatency(bench), AddBenchThroughput(bench),
-      AddBenchOverhead(bench), AddInspect(parser),     AddBackends(parser),
+      AddGenerate(parser),     AddBenchLatency(bench),   AddBenchThroughput(bench),
+      AddBenchOverhead(bench), AddBenchAttention(bench), AddBenchGemm(bench),
+      AddInspect(parser),      AddBackends(parser),
   };
 
   try {

@@ -14,6 +14,7 @@
 #include "api/row.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "device/launch_costs.h"
 #include "ops/attention/backend.h"
 #include "ops/fusion.h"
 #include "program/program.h"
@@ -33,6 +34,7 @@ struct MemoryNeeds {
   int64_t weights = 0;
   int64_t activations = 0;   // the arena of activation buffers and kernel scratch
   int64_t step = 0;          // slots, rows, block tables, results
+  int64_t graphs = 0;        // at most; 0 where there are none
   int64_t kv_per_block = 0;  // over all layers
 };
 
@@ -55,14 +57,34 @@ class Executable {
   // perplexity. A device without logits fails.
   virtual Status CopyLogits(std::span<float> logits) = 0;
 
-  // One line on what the device did beside computing (graphs captured and so on), for the log.
+  // One line on what a device with graphs made of steps, for the log; else empty.
   virtual std::string Stats() const { return {}; }
+
+  // For benchmarks, after a last step has been polled: it launches work of that step again, so no
+  // step may follow. Unimplemented where nothing is launched.
+  virtual Result<LaunchCosts> MeasureLaunches() {
+    return Unimplemented("this device computes on the host and launches nothing");
+  }
 };
 
 struct DeviceInfo {
   std::string description;        // "2 threads, avx512 ..." or the card's name
   int64_t memory_bytes = 0;       // in all
   int64_t free_memory_bytes = 0;  // now
+  // Nominal, at the highest clocks; 0: not known.
+  double peak_gb_per_s = 0;  // of memory
+  double peak_tflops = 0;    // products of 16-bit matrices
+};
+
+// What the flags' documentation promises for the device where no flag is given. These are those of
+// a device that computes on the host: a step must stay short, and the machine has other work.
+struct DeviceDefaults {
+  int max_rows = 64;          // --max-num-seqs
+  int max_step_tokens = 512;  // --max-num-batched-tokens
+  int run_ahead = 1;
+  // The device's memory is there for the model: --gpu-memory-utilization says how much of all of
+  // it. Otherwise the KV cache takes a share of what is free.
+  bool own_memory = false;
 };
 
 class Device {
@@ -77,6 +99,8 @@ class Device {
   virtual DType ActivationDType(DType compute) const = 0;
   // The optional fused ops that it executes.
   virtual Fusions fusions() const { return {}; }
+
+  virtual DeviceDefaults defaults() const { return {}; }
 
   virtual Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const = 0;
   // `program` must outlive the Executable.

@@ -11,15 +11,16 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "device/graph_options.h"
 
 namespace spry {
 
-inline constexpr uint32_t kPluginAbi = 1;
+inline constexpr uint32_t kPluginAbi = 2;
 inline constexpr const char* kPluginEntry = "spry_make_device";
 
 struct PluginOptions {
-  int ordinal = 0;             // which card
-  bool capture_graphs = true;  // --graph-mode full; false: none
+  int ordinal = 0;  // which card
+  GraphOptions graphs;
 };
 
 // The entry's type. Returns null and fills `error` when there is no usable card; the caller owns

@@ -7,20 +7,8 @@
 namespace spry {
 namespace {
 
-struct Defaults {
-  int max_rows;
-  int max_step_tokens;
-  int run_ahead;
-};
-
-// As the flags' documentation says: a CPU step must stay short, a card wants depth.
-Defaults DefaultsOf(const Device& device) {
-  if (device.name() == "cuda") return {.max_rows = 256, .max_step_tokens = 8192, .run_ahead = 2};
-  return {.max_rows = 64, .max_step_tokens = 512, .run_ahead = 1};
-}
-
 constexpr int kMaxRunAhead = 64;
-constexpr double kCpuShareOfFree = 0.25;  // the machine has other work
+constexpr double kShareOfFree = 0.25;  // of a machine that has other work
 // Far more than a machine's memory holds; the host keeps a record of each.
 constexpr int64_t kMaxBlocks = int64_t{1} << 24;
 
@@ -53,7 +41,8 @@ Status CheckOptions(const MemoryOptions& options) {
 }
 
 // Everything that does not depend on how many blocks there are.
-StepLimits LimitsFor(const MemoryOptions& options, const Defaults& defaults, int64_t max_len) {
+StepLimits LimitsFor(const MemoryOptions& options, const DeviceDefaults& defaults,
+                     int64_t max_len) {
   StepLimits limits;
   limits.block_size = options.block_size;
   limits.max_rows = options.max_rows > 0 ? options.max_rows : defaults.max_rows;
@@ -69,9 +58,15 @@ StepLimits LimitsFor(const MemoryOptions& options, const Defaults& defaults, int
   return limits;
 }
 
+int64_t FixedBytes(const MemoryNeeds& needs) {
+  return needs.weights + needs.activations + needs.step + needs.graphs;
+}
+
 std::string FixedNeeds(const MemoryNeeds& needs) {
-  return fmt::format("weights {}, activations {}, step memory {}", Size(needs.weights),
-                     Size(needs.activations), Size(needs.step));
+  std::string text = fmt::format("weights {}, activations {}, step memory {}", Size(needs.weights),
+                                 Size(needs.activations), Size(needs.step));
+  if (needs.graphs > 0) text += fmt::format(", graphs up to {}", Size(needs.graphs));
+  return text;
 }
 
 // The flag's bytes, when they fit beside what else the device must hold.
@@ -93,17 +88,17 @@ Result<int64_t> CheckKvBytes(const MemoryOptions& options, const MemoryNeeds& ne
 Result<int64_t> KvBudget(const Device& device, const MemoryOptions& options,
                          const MemoryNeeds& needs, const StepLimits& limits) {
   const DeviceInfo info = device.info();
-  const int64_t fixed = needs.weights + needs.activations + needs.step;
+  const int64_t fixed = FixedBytes(needs);
   if (options.kv_bytes > 0) {
     return CheckKvBytes(options, needs, info.free_memory_bytes - fixed);
   }
   const int64_t spare =
-      device.name() == "cuda"
+      device.defaults().own_memory
           ? static_cast<int64_t>(static_cast<double>(info.memory_bytes) *
                                  options.device_memory_share) -
                 (info.memory_bytes - info.free_memory_bytes) - fixed
           : static_cast<int64_t>(static_cast<double>(info.free_memory_bytes - fixed) *
-                                 kCpuShareOfFree);
+                                 kShareOfFree);
   if (spare < needs.kv_per_block) {
     return ResourceExhausted(
         fmt::format("the model does not fit: {}, of {} free; a smaller --max-model-len, "
@@ -138,7 +133,7 @@ Result<MemoryPlan> PlanMemory(const Device& device, const Program& program,
                               const std::string& attention_backend) {
   SPRY_RETURN_IF_ERROR(CheckOptions(options));
   MemoryPlan plan;
-  plan.limits = LimitsFor(options, DefaultsOf(device), longest_sequence);
+  plan.limits = LimitsFor(options, device.defaults(), longest_sequence);
   plan.run_ahead = plan.limits.ring_size - 1;
   plan.max_model_len = longest_sequence;
   SPRY_ASSIGN_OR_RETURN(plan.needs, device.Plan(program, {.limits = plan.limits,

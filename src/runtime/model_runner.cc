@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/pause.h"
 #include "models/model.h"
 
@@ -86,10 +87,15 @@ Status ModelRunner::Launch(const BatchPlan& plan) {
 Result<std::span<const RowResult>> ModelRunner::WaitOldest() {
   CHECK(steps_in_flight() > 0);
   const StepId step(retired_);
-  const RowResult* results = nullptr;
-  while (results == nullptr) {
-    SPRY_ASSIGN_OR_RETURN(results, executable_->Poll(step));
-    if (results == nullptr) Pause();
+  SPRY_ASSIGN_OR_RETURN(const RowResult* results, executable_->Poll(step));
+  if (results == nullptr) {
+    const SteadyClock clock;
+    const int64_t begin = clock.NowNanos();
+    while (results == nullptr) {
+      Pause();
+      SPRY_ASSIGN_OR_RETURN(results, executable_->Poll(step));
+    }
+    waited_nanos_ += clock.NowNanos() - begin;
   }
   ++retired_;
   const size_t rows = rows_of_step_[step.value() % rows_of_step_.size()];

@@ -48,10 +48,14 @@ class ModelRunner {
   // The results of the oldest step in flight, in the order of its plan's rows; waits for them. They
   // stay valid until run_ahead + 1 further steps have been launched.
   Result<std::span<const RowResult>> WaitOldest();
+  // Time spent in WaitOldest for steps that were not done, since the start.
+  int64_t waited_nanos() const { return waited_nanos_; }
   int steps_in_flight() const { return static_cast<int>(launched_ - retired_); }
 
   // The logits [L, vocab] of the step launched last and waited for; see Executable.
   Status CopyLogits(std::span<float> logits) { return executable_->CopyLogits(logits); }
+  // For benchmarks, with no step in flight and none to follow; see Executable.
+  Result<LaunchCosts> MeasureLaunches() { return executable_->MeasureLaunches(); }
   std::string DeviceStats() const { return executable_->Stats(); }
 
  private:
@@ -63,6 +67,7 @@ class ModelRunner {
   std::vector<int> rows_of_step_;  // [ring_size]
   uint64_t launched_ = 0;
   uint64_t retired_ = 0;
+  int64_t waited_nanos_ = 0;
 };
 
 }  // namespace spry

@@ -111,6 +111,41 @@ TEST_F(BenchTest, OverheadAllocatesNothing) {
   }
 }
 
+// A figure a line for every shape; the figures depend on the machine.
+TEST_F(BenchTest, OpsAreTimedByShape) {
+  const ProgramResult gemm =
+      Spry("bench gemm --device cpu --threads 1 --weights q8_0 --shapes 64x32,32x96 --rows 1,3");
+  ASSERT_EQ(gemm.exit_code, 0) << gemm.err;
+  EXPECT_THAT(gemm.out, ContainsRegex("^linear on cpu .*: q8_0 weights, bfloat16; N x K\n"
+                                      " +64 x 32 +M 1 +[0-9.-]+ us +[0-9.-]+ GB/s .*\n"
+                                      " +64 x 32 +M 3 .*\n +32 x 96 +M 1 .*\n +32 x 96 +M 3 "));
+
+  const ProgramResult attention = Spry(
+      "bench attention --device cpu --threads 1 --heads 4 --kv-heads 2 --head-dim 16 "
+      "--decode 2x40,1x300 --prefill 2x24 --peer-us 1,2,1e6");
+  ASSERT_EQ(attention.exit_code, 0) << attention.err;
+  EXPECT_THAT(attention.out,
+              ContainsRegex("^attention on cpu .*: 4/2 heads of 16, bfloat16 with bfloat16 KV, "
+                            "blocks of 16; batch x context\ndecode +2 x 40 .*\ndecode +1 x 300 "
+                            ".*\nprefill +2 x 24 .* peer 1000000.00 us, ours  0.00x\n"));
+}
+
+TEST_F(BenchTest, OpsThatCannotBeTimedAreRefused) {
+  for (const auto& [arguments, message] : std::vector<std::pair<std::string, std::string>>{
+           {"gemm --device null", "the null device computes nothing"},
+           {"gemm --device cpu --weights q4_0 --shapes 64x40", "need a multiple of 32"},
+           {"attention --device cpu --decode 1x8 --no-prefill --peer-us 1,2",
+            "2 times for 1 shape"},
+           {"attention --device cpu --heads 3 --kv-heads 2", "H mod Hkv"},
+           {"attention --device cpu --attention-backend none", "none"},
+           {"attention --device cpu --decode 4096x1048576 --no-prefill", "more tokens than"},
+           {"attention --device cpu --decode 512x1048576 --no-prefill", "MiB are free"}}) {
+    const ProgramResult r = Spry("bench " + arguments);
+    EXPECT_EQ(r.exit_code, 1) << arguments;
+    EXPECT_THAT(r.err, HasSubstr(message)) << arguments;
+  }
+}
+
 TEST_F(BenchTest, AFileThatCannotBeWrittenIsKnownBeforeTheWork) {
   const ProgramResult r = Spry(std::string("bench latency") + kModel +
                                "--null-step-us 1000000 --output-json nowhere/out.json");

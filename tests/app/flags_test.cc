@@ -60,7 +60,9 @@ TEST(FlagsTest, EachFlagReachesItsOption) {
                           "--isa",
                           "avx2",
                           "--graph-mode",
-                          "none",
+                          "piecewise",
+                          "--splitting-ops",
+                          "attention,sample",
                           "--dtype",
                           "bfloat16",
                           "--kv-cache-dtype",
@@ -93,7 +95,8 @@ TEST(FlagsTest, EachFlagReachesItsOption) {
   EXPECT_EQ(p.device.null_step_us, 250);
   EXPECT_EQ(p.device.cpu.threads, 3);
   EXPECT_EQ(p.device.cpu.isa, CpuIsa::kAvx2);
-  EXPECT_EQ(p.device.graph_mode, GraphMode::kNone);
+  EXPECT_EQ(p.device.graphs.mode, GraphMode::kPiecewise);
+  EXPECT_EQ(p.device.graphs.splitting_ops, (std::vector{OpId::kAttention, OpId::kSample}));
   const EngineOptions& engine = p.model.engine;
   EXPECT_EQ(engine.runner.compute, DType::kBF16);
   EXPECT_EQ(engine.runner.kv, DType::kF32);
@@ -138,7 +141,7 @@ TEST(FlagsTest, WrongValuesAreRefusedByName) {
       {"--run-ahead", "65"},      {"--gpu-memory-utilization", "1.5"},
       {"--graph-mode", "pieces"}, {"--null-step-us", "-1"},
       {"--load-format", "fast"},  {"--long-prefill-token-threshold", "-1"},
-      {"--seed", "-1"},
+      {"--seed", "-1"},           {"--splitting-ops", "attention,softmax"},
   };
   for (const std::vector<std::string>& flag : cases) {
     std::vector<std::string> arguments = {"m"};

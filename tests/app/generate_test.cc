@@ -214,11 +214,12 @@ TEST_F(GenerateTest, MissingAndUnreadableInputsAreOneLine) {
   }
 }
 
+// --foreground: one signal, not a second one for the group, which ends the program at once.
 TEST_F(GenerateTest, CtrlCEndsTheRunCleanly) {
   WriteText(folder_ / "in.jsonl", "{\"prompt_token_ids\": [3]}\n");
   const ProgramResult r = Shell(
-      "timeout --preserve-status -s INT 3 \"$SPRY\" generate m --load-format dummy --device null "
-      "--null-step-us 1000000 --input in.jsonl --max-tokens 50");
+      "timeout --foreground --preserve-status -s INT 3 \"$SPRY\" generate m --load-format dummy "
+      "--device null --null-step-us 1000000 --input in.jsonl --max-tokens 50");
   EXPECT_EQ(r.exit_code, 130);
   EXPECT_THAT(r.err, Not(HasSubstr("spry:")));
   EXPECT_THAT(r.out, ::testing::StartsWith(std::to_string(Expected({3}, 1)[0])));

@@ -17,8 +17,9 @@ using ::testing::StartsWith;
 
 TEST_F(ProgramTest, VersionAndHelp) {
   EXPECT_THAT(Spry("--version").out, ::testing::ContainsRegex("^spry [0-9]+\\.[0-9]+\\.[0-9]+\n$"));
-  for (const char* command : {"", "generate", "bench", "bench latency", "bench throughput",
-                              "bench overhead", "inspect", "backends"}) {
+  for (const char* command :
+       {"", "generate", "bench", "bench latency", "bench throughput", "bench overhead",
+        "bench attention", "bench gemm", "inspect", "backends"}) {
     const ProgramResult r = Spry(std::string(command) + " --help");
     EXPECT_EQ(r.exit_code, 0) << command;
     EXPECT_THAT(r.out, HasSubstr("Example")) << command;
@@ -31,6 +32,7 @@ TEST_F(ProgramTest, WrongCommandLinesAreOneLineAndTwo) {
   for (const char* arguments :
        {"", "bench", "fly", "generate", "generate m --fly", "generate m --max-tokens x",
         "generate m --device gpu", "bench latency m --num-iters 0", "bench overhead --rows 0",
+        "bench overhead --device cpu", "bench gemm --shapes 8", "bench attention --decode 0x1",
         "bench throughput m --lengths f --input-len 3", "inspect m --json --program"}) {
     const ProgramResult r = Spry(arguments);
     EXPECT_EQ(r.exit_code, 2) << arguments;
@@ -105,6 +107,23 @@ TEST_F(ProgramTest, BackendsListsEveryDeviceOrWhyNot) {
   EXPECT_THAT(r.out, HasSubstr("null: computes nothing"));
   EXPECT_THAT(r.out, ::testing::ContainsRegex("(^|\n)cuda: "));
   EXPECT_THAT(r.out, HasSubstr("head sizes any"));
+}
+
+TEST_F(ProgramTest, GraphFlagsAreRefusedWhereThereAreNoGraphs) {
+  MakeModel("m");
+  const std::string inspect = "inspect m --load-format dummy --device null ";
+  for (const char* harmless : {"--graph-mode none", "--graph-mode auto"}) {
+    EXPECT_EQ(Spry(inspect + harmless).exit_code, 0) << harmless;
+  }
+  EXPECT_EQ(Spry(inspect + "--graph-mode full").err,
+            "spry: --graph-mode full needs --device cuda; the null device has no graphs\n");
+  EXPECT_EQ(Spry(inspect + "--graph-mode piecewise --splitting-ops attention").err,
+            "spry: --graph-mode piecewise needs --device cuda; the null device has no graphs\n");
+  EXPECT_EQ(Spry(inspect + "--splitting-ops attention").err,
+            "spry: --splitting-ops is for --graph-mode piecewise\n");
+  const ProgramResult unknown = Spry(inspect + "--graph-mode piecewise --splitting-ops softmax");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("'softmax' is no op; ops are stage, embed"));
 }
 
 // A copy of the program has no plug-in beside it.

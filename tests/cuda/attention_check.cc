@@ -44,7 +44,7 @@ std::vector<float> RunCase(const AttentionCase& attention_case, const Target& ta
 }  // namespace
 
 void CheckAttention(Report& report, const CheckOptions& options) {
-  auto device = LoadCuda(/*capture_graphs=*/true);
+  auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget cuda(*std::move(device));
   const CpuTarget reference = ReferenceTarget(options.threads);
   for (const AttentionCase& attention_case : AttentionCases()) {

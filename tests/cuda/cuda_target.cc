@@ -35,10 +35,10 @@ class CudaTestExecutable final : public TestExecutable {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> LoadCuda(bool capture_graphs) {
+Result<std::unique_ptr<Device>> LoadCuda(const GraphOptions& graphs) {
   const std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  return LoadDevicePlugin("libspry_cuda.so", {folder}, {.capture_graphs = capture_graphs});
+  return LoadDevicePlugin("libspry_cuda.so", {folder}, {.graphs = graphs});
 }
 
 std::unique_ptr<TestExecutable> CudaTarget::Compile(const Program& program,

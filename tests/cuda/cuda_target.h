@@ -8,12 +8,13 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "device/graph_options.h"
 #include "tests/device/op_harness.h"
 
 namespace spry::testing {
 
 // The plug-in beside this program.
-Result<std::unique_ptr<Device>> LoadCuda(bool capture_graphs);
+Result<std::unique_ptr<Device>> LoadCuda(const GraphOptions& graphs);
 
 // Reads the logits tensor alone, which is what the row op cases ask for.
 class CudaTarget final : public Target {

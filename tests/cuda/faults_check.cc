@@ -56,7 +56,7 @@ void ExpectCode(Report& report, const std::string& name, const Status& status, S
 }  // namespace
 
 void CheckFaults(Report& report, const CheckOptions&) {
-  const auto device = *LoadCuda(/*capture_graphs=*/true);
+  const auto device = *LoadCuda({.mode = GraphMode::kFull});
   const TestWeight table = RandomWeight("table", DType::kF32, Shape{kVocab, kVocab}, 1.0f, 1);
   const Program attention = TraceAttention(table);
   StepLimits huge = SmallLimits();

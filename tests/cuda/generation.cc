@@ -33,7 +33,7 @@ std::unique_ptr<Device> CpuReference(int threads) {
   return OrExit(MakeCpuDevice({.threads = threads, .isa = CpuIsa::kReference}));
 }
 
-std::unique_ptr<Device> Cuda(bool capture_graphs) { return OrExit(LoadCuda(capture_graphs)); }
+std::unique_ptr<Device> Cuda(const GraphOptions& graphs) { return OrExit(LoadCuda(graphs)); }
 
 Generation Generate(Engine& engine, const std::vector<GenerationRequest>& requests,
                     int submit_every) {

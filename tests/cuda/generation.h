@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "device/device.h"
+#include "device/graph_options.h"
 #include "engine/engine.h"
 
 namespace spry::testing {
@@ -23,7 +24,7 @@ struct Generation {
 std::unique_ptr<Engine> MakeEngine(std::unique_ptr<Device> device, const Checkpoint& checkpoint,
                                    const EngineOptions& options);
 std::unique_ptr<Device> CpuReference(int threads);
-std::unique_ptr<Device> Cuda(bool capture_graphs);
+std::unique_ptr<Device> Cuda(const GraphOptions& graphs);
 
 // Submits all at once, or one every `submit_every` steps, and runs until the engine is idle.
 Generation Generate(Engine& engine, const std::vector<GenerationRequest>& requests,

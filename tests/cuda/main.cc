@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   using namespace spry::testing;
   CheckOptions options{.threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1};
   const std::vector<std::string> wanted(argv + std::min(argc, 2), argv + argc);
-  const auto device = LoadCuda(/*capture_graphs=*/true);
+  const auto device = LoadCuda({});
   if (!device.ok()) {
     std::printf("FAIL  %s\n", device.status().message().c_str());
     return 1;

@@ -7,7 +7,7 @@
 namespace spry::testing {
 
 void CheckRowOps(Report& report, const CheckOptions& options) {
-  auto device = LoadCuda(/*capture_graphs=*/true);
+  auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget cuda(*std::move(device));
   const CpuTarget reference = ReferenceTarget(options.threads);
   Random random(/*seed=*/5);

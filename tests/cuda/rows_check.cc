@@ -210,7 +210,7 @@ void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, in
 }  // namespace
 
 void CheckRows(Report& report, const CheckOptions&) {
-  auto device = LoadCuda(/*capture_graphs=*/true);
+  auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget cuda(*std::move(device));
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const LinearRowsCase cases[] = {{.n = 768, .k = 768, .dtype = dtype, .residual = true},

@@ -95,7 +95,7 @@ std::vector<RowResult> RunRound(TestExecutable& executable, int round, int vocab
 }  // namespace
 
 void CheckSampling(Report& report, const CheckOptions& options) {
-  auto device = LoadCuda(/*capture_graphs=*/true);
+  auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget cuda(*std::move(device));
   const CpuTarget reference = ReferenceTarget(options.threads);
   for (const int vocab_size : {37, 5000, 50272}) {

@@ -1,11 +1,15 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "device/cuda/error.h"
 #include "device/cuda/executable.h"
+#include "device/cuda/graphs.h"
 #include "device/cuda/kernel.h"
 #include "device/cuda/memory_plan.h"
 #include "device/device.h"
@@ -16,6 +20,59 @@ namespace {
 
 // Compute capability of the first cards with programmatic dependent launch: Hopper.
 constexpr int kFirstOverlapping = 9;
+
+double Attribute(cudaDeviceAttr attribute, int ordinal) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, attribute, ordinal) == cudaSuccess ? value : 0;
+}
+
+double PeakGbPerS(int ordinal) {
+  constexpr double kTransfersPerClock = 2;
+  const double kilohertz = Attribute(cudaDevAttrMemoryClockRate, ordinal);
+  const double bytes = Attribute(cudaDevAttrGlobalMemoryBusWidth, ordinal) / 8;
+  return kTransfersPerClock * kilohertz * bytes * 1e-6;
+}
+
+double PeakTflops(const cudaDeviceProp& properties, int ordinal) {
+  // Additions and multiplications of 16-bit matrices a clock and multiprocessor.
+  const double per_clock = properties.major == 9                            ? 4096
+                           : properties.major == 8 && properties.minor == 0 ? 2048
+                                                                            : 0;
+  const double kilohertz = Attribute(cudaDevAttrClockRate, ordinal);
+  return per_clock * kilohertz * properties.multiProcessorCount * 1e-9;
+}
+
+std::vector<OpId> DefaultSplittingOps(const Program& program) {
+  std::vector<OpId> present;
+  for (const OpId id : {OpId::kAttention, OpId::kWriteKv}) {
+    const auto is_it = [id](const OpRecord& op) { return op.id == id; };
+    if (std::ranges::any_of(program.ops, is_it)) present.push_back(id);
+  }
+  return present;
+}
+
+// The pieces that a step is launched in. Auto: the whole step in one graph, mixed steps too, since
+// the grids of every kernel here are upper bounds.
+Result<std::vector<Piece>> CutSteps(const Program& program, const GraphOptions& options,
+                                    const AttentionBackend& attention) {
+  const int num_ops = static_cast<int>(program.ops.size());
+  if (options.mode == GraphMode::kNone) {
+    return std::vector<Piece>{{.begin = 0, .end = num_ops, .splits = true}};
+  }
+  std::vector<OpId> splitting;
+  if (options.mode == GraphMode::kPiecewise ||
+      (options.mode == GraphMode::kAuto && !attention.capturable)) {
+    splitting =
+        options.splitting_ops.empty() ? DefaultSplittingOps(program) : options.splitting_ops;
+  }
+  if (!attention.capturable && std::ranges::find(splitting, OpId::kAttention) == splitting.end()) {
+    return InvalidArgument(
+        fmt::format("attention backend {} cannot be part of a graph; use --graph-mode piecewise "
+                    "with attention among --splitting-ops",
+                    attention.name));
+  }
+  return PartitionAt(program, splitting);
+}
 
 class CudaDevice final : public Device {
  public:
@@ -36,7 +93,9 @@ class CudaDevice final : public Device {
                 fmt::format("{}, {} multiprocessors, compute capability {}.{}", properties_.name,
                             properties_.multiProcessorCount, properties_.major, properties_.minor),
             .memory_bytes = static_cast<int64_t>(all_bytes),
-            .free_memory_bytes = static_cast<int64_t>(free_bytes)};
+            .free_memory_bytes = static_cast<int64_t>(free_bytes),
+            .peak_gb_per_s = PeakGbPerS(options_.ordinal),
+            .peak_tflops = PeakTflops(properties_, options_.ordinal)};
   }
 
   std::vector<AttentionBackend> attention_backends() const override {
@@ -50,18 +109,28 @@ class CudaDevice final : public Device {
     return {.norm_into_linear = true, .write_kv_into_attention = true};
   }
 
+  DeviceDefaults defaults() const override {
+    return {.max_rows = 256, .max_step_tokens = 8192, .run_ahead = 2, .own_memory = true};
+  }
+
   Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const override {
     SPRY_ASSIGN_OR_RETURN(const int attention, SelectAttention(program, options));
-    return PlanMemory(program, options.limits, attention_[attention]).needs();
+    SPRY_ASSIGN_OR_RETURN(const std::vector<Piece> pieces,
+                          CutSteps(program, options_.graphs, attention_[attention].facts));
+    MemoryNeeds needs = PlanMemory(program, options.limits, attention_[attention]).needs();
+    needs.graphs = MostGraphBytes(pieces);
+    return needs;
   }
 
   Result<std::unique_ptr<Executable>> Compile(const Program& program,
                                               const CompileOptions& options) override {
     SPRY_ASSIGN_OR_RETURN(const int attention, SelectAttention(program, options));
+    SPRY_ASSIGN_OR_RETURN(std::vector<Piece> pieces,
+                          CutSteps(program, options_.graphs, attention_[attention].facts));
     return MakeCudaExecutable(program, PlanMemory(program, options.limits, attention_[attention]),
                               options,
                               {.ordinal = options_.ordinal,
-                               .capture_graphs = options_.capture_graphs,
+                               .pieces = std::move(pieces),
                                .processors = properties_.multiProcessorCount,
                                .overlap = properties_.major >= kFirstOverlapping,
                                .attention = attention_[attention]});

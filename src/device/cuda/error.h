@@ -5,14 +5,16 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
 namespace spry::cuda {
 
-inline Status CudaStatus(cudaError_t error, const std::string& call) {
+// Without an error nothing is allocated: steps go through here.
+inline Status CudaStatus(cudaError_t error, std::string_view call) {
   if (error == cudaSuccess) return {};
-  return Internal("cuda: " + call + " failed: " + cudaGetErrorString(error) + " (" +
+  return Internal("cuda: " + std::string(call) + " failed: " + cudaGetErrorString(error) + " (" +
                   cudaGetErrorName(error) + ")");
 }
 

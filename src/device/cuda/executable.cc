@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "device/cuda/error.h"
 #include "device/cuda/graphs.h"
+#include "device/cuda/launch_costs.h"
 #include "device/cuda/memory.h"
 #include "device/cuda/row_kinds.h"
 #include "device/cuda/weights.h"
@@ -62,7 +64,8 @@ class CudaExecutable final : public Executable {
     MapRings();
     SPRY_RETURN_IF_ERROR(UploadWeights(program_, plan_, weights_.data(), compile));
     SPRY_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-    return Bind();
+    SPRY_RETURN_IF_ERROR(Bind());
+    return HasGraphs() ? CaptureDecodes() : Status();
   }
 
   StepSlot Slot(StepId step) override { return slots_[step.value() % slots_.size()]; }
@@ -72,15 +75,15 @@ class CudaExecutable final : public Executable {
     const StepHeader& header = *Slot(step).header;
     CHECK(header.num_tokens <= limits_.max_tokens && header.num_rows <= limits_.max_rows);
     CHECK(header.num_samples <= limits_.max_samples);
-    last_shape_ = {
-        .tokens = header.num_tokens, .rows = header.num_rows, .samples = header.num_samples};
     RowKinds kinds = row_kinds_.Update(Slot(step));
     kinds.plain &= plan_.logits.draws;
     kinds.in_order &= plan_.logits.gathers;
-    const LaunchShape shape = BucketOf(header, limits_, kinds);
-    if (!options_.capture_graphs) return LaunchAll(shape);
-    SPRY_ASSIGN_OR_RETURN(const cudaGraphExec_t graph, graphs_->Get(shape));
-    return CudaStatus(cudaGraphLaunch(graph, stream_.get()), "cudaGraphLaunch");
+    last_shape_ = ExactShape(header, kinds);
+    if (!HasGraphs()) return LaunchOps(AllOps(), last_shape_, options_.overlap);
+    last_bucket_ = BucketOf(header, limits_, kinds);
+    SPRY_ASSIGN_OR_RETURN(const StepGraphs graphs, graphs_->Get(last_bucket_));
+    if (graphs.empty()) return LaunchOps(AllOps(), last_shape_, options_.overlap);
+    return LaunchPieces(graphs);
   }
 
   Result<const RowResult*> Poll(StepId step) override {
@@ -112,11 +115,40 @@ class CudaExecutable final : public Executable {
   }
 
   std::string Stats() const override {
-    if (!options_.capture_graphs)
-      return fmt::format("{} ops launched one by one", launches_.size());
-    return fmt::format("{} graphs of {} kernels captured in {:.1f} ms", graphs_->size(),
-                       graphs_->nodes_per_graph(),
-                       static_cast<double>(graphs_->capture_nanos()) * 1e-6);
+    if (!HasGraphs()) return fmt::format("{} ops launched one by one", launches_.size());
+    return fmt::format(
+        "{} step sizes captured in {:.1f} ms, each {} graph{} of {} kernels in all; {} of them at "
+        "start, {:.1f} MiB of the card",
+        graphs_->buckets(), static_cast<double>(graphs_->capture_nanos()) * 1e-6,
+        graphs_->graphs_per_step(), graphs_->graphs_per_step() == 1 ? "" : "s",
+        graphs_->kernels_per_step(), buckets_at_start_,
+        static_cast<double>(graph_bytes_at_start_) / (1 << 20));
+  }
+
+  Result<LaunchCosts> MeasureLaunches() override {
+    SPRY_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.ordinal));
+    const cudaStream_t stream = stream_.get();
+    StepGraphs graphs;
+    if (HasGraphs()) {
+      SPRY_ASSIGN_OR_RETURN(graphs, graphs_->Get(last_bucket_));
+    }
+    const std::vector<Piece> pieces =
+        graphs.empty() ? std::vector<Piece>{AllOps()} : options_.pieces;
+    LaunchCosts costs;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = pieces[i];
+      SPRY_ASSIGN_OR_RETURN(const int kernels, CountKernels(stream, [&] {
+                              return LaunchOps(piece, piece.splits ? last_shape_ : last_bucket_,
+                                               options_.overlap);
+                            }));
+      (piece.splits ? costs.kernels : costs.graph_kernels) += kernels;
+      if (!piece.splits && graphs[i] != nullptr) ++costs.graphs;
+    }
+    SPRY_ASSIGN_OR_RETURN(costs.bare_graphs_ns,
+                          BareGraphsNanos(stream, costs.graphs, costs.graph_kernels));
+    SPRY_ASSIGN_OR_RETURN(costs.bare_kernel_ns, BareKernelNanos(stream));
+    SPRY_RETURN_IF_ERROR(MeasureAttention(costs));
+    return costs;
   }
 
  private:
@@ -174,16 +206,76 @@ class CudaExecutable final : public Executable {
                             table[static_cast<int>(op.id)](op, *context_));
       launches_.push_back(launch);
     }
-    graphs_.emplace(stream_.get(), [this](const LaunchShape& shape) { return LaunchAll(shape); });
+    graphs_.emplace(stream_.get(), options_.pieces,
+                    [this](const Piece& piece, const LaunchShape& shape) {
+                      return LaunchOps(piece, shape, options_.overlap);
+                    });
     return {};
   }
 
-  Status LaunchAll(const LaunchShape& shape) {
+  // Steps of decoding rows are met sooner or later, so no request shall wait for their capture.
+  Status CaptureDecodes() {
+    size_t free_before = 0;
+    size_t free_after = 0;
+    size_t all = 0;
+    SPRY_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_before, &all));
+    for (const LaunchShape& bucket :
+         DecodeBuckets(limits_, plan_.logits.draws, plan_.logits.gathers)) {
+      SPRY_RETURN_IF_ERROR(graphs_->Get(bucket).status());
+    }
+    SPRY_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+    SPRY_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_after, &all));
+    buckets_at_start_ = graphs_->buckets();
+    graph_bytes_at_start_ = free_before - std::min(free_before, free_after);
+    return {};
+  }
+
+  bool HasGraphs() const { return options_.pieces.size() > 1 || !options_.pieces.front().splits; }
+  Piece AllOps() const {
+    return {.begin = 0, .end = static_cast<int>(launches_.size()), .splits = true};
+  }
+
+  // The first attention op, as piecewise steps launch it.
+  Status MeasureAttention(LaunchCosts& costs) {
+    const auto is_attention = [](const OpRecord& op) { return op.id == OpId::kAttention; };
+    const auto found = std::ranges::find_if(program_.ops, is_attention);
+    if (found == program_.ops.end()) return {};
+    const int at = static_cast<int>(found - program_.ops.begin());
+    const LaunchWork call = [this, at] {
+      constexpr bool kOverlap = false;
+      return LaunchOps({.begin = at, .end = at + 1}, last_shape_, kOverlap);
+    };
+    constexpr int kCalls = 16;
+    SPRY_ASSIGN_OR_RETURN(costs.attention_kernels, CountKernels(stream_.get(), call));
+    SPRY_ASSIGN_OR_RETURN(costs.attention_ns, MedianLaunchNanos(stream_.get(), kCalls, call));
+    return {};
+  }
+
+  // A graph of the bucket for each piece, and between them the splitting ops with the step's true
+  // counts.
+  Status LaunchPieces(StepGraphs graphs) {
+    // A kernel cannot begin before the end of the graph before it anyway.
+    constexpr bool kOverlap = false;
+    for (size_t i = 0; i < graphs.size(); ++i) {
+      const Piece& piece = graphs_->pieces()[i];
+      if (graphs[i] != nullptr) {
+        SPRY_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graphs[i], stream_.get()));
+      } else if (piece.splits) {
+        // stage marks tokens beyond the true counts as padding for the graphs that follow.
+        const bool stages = program_.ops[piece.begin].id == OpId::kStage;
+        SPRY_RETURN_IF_ERROR(LaunchOps(piece, stages ? last_bucket_ : last_shape_, kOverlap));
+      }
+    }
+    return {};
+  }
+
+  Status LaunchOps(const Piece& piece, const LaunchShape& shape, bool overlap) {
     const LaunchContext context{.stream = stream_.get(),
                                 .shape = shape,
                                 .processors = options_.processors,
-                                .overlap = options_.overlap};
-    for (const BoundLaunch& bound : launches_) {
+                                .overlap = overlap};
+    for (int i = piece.begin; i < piece.end; ++i) {
+      const BoundLaunch& bound = launches_[i];
       bound.launch(bound.args, step_state_, context);
       const cudaError_t error = cudaGetLastError();
       if (error != cudaSuccess) {
@@ -213,7 +305,10 @@ class CudaExecutable final : public Executable {
   std::vector<BoundLaunch> launches_;
   std::optional<GraphCache> graphs_;
   RowKindTracker row_kinds_;
-  LaunchShape last_shape_;  // the true counts of the step launched last
+  LaunchShape last_shape_;  // of the step launched last
+  LaunchShape last_bucket_;
+  int buckets_at_start_ = 0;
+  size_t graph_bytes_at_start_ = 0;
   uint64_t polls_ = 0;
 };
 

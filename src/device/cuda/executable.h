@@ -3,19 +3,21 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/status.h"
 #include "device/cuda/kernel.h"
 #include "device/cuda/memory_plan.h"
 #include "device/device.h"
+#include "program/partition.h"
 
 namespace spry::cuda {
 
 struct CudaExecutableOptions {
   int ordinal = 0;
-  bool capture_graphs = true;
-  int32_t processors = 1;  // multiprocessors of the card
-  bool overlap = false;    // programmatic dependent launch
+  std::vector<Piece> pieces;  // how a step is launched; one that splits alone: without graphs
+  int32_t processors = 1;     // multiprocessors of the card
+  bool overlap = false;       // programmatic dependent launch
   CudaAttentionBackend attention;
 };
 

@@ -1,55 +1,67 @@
-// Captured steps. One graph holds every launch of a step whose counts fit its bucket; a bucket is
-// captured when it is first met, so the first step of each size is slower.
+// Captured steps. A step is cut into pieces (program/partition.h); for each bucket the pieces that
+// do not split are captured, one graph a piece, so a whole step in one graph is the case of one
+// piece. Decode buckets are captured at start, the others when they are first met.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
-#include "device/cuda/kernel.h"
-#include "device/cuda/row_kinds.h"
-#include "program/step.h"
+#include "device/cuda/buckets.h"
+#include "program/partition.h"
 
 namespace spry::cuda {
 
-// The bucket that serves a step. Decode steps (every token sampled) are exact up to 32, then whole
-// eights, then powers of two; mixed steps are powers of two in both counts. That bounds the number
-// of graphs and the share of idle blocks.
-LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, const RowKinds& kinds);
+// The graph of each piece, by its index. Null: a splitting piece, or one that launches nothing.
+using StepGraphs = std::span<const cudaGraphExec_t>;
+
+// What the graphs of one program may come to take of the card.
+int64_t MostGraphBytes(const std::vector<Piece>& pieces);
 
 class GraphCache {
  public:
-  // `record` launches a whole step of the given shape on `stream`; it is called while the stream
-  // captures.
-  using RecordFn = std::function<Status(const LaunchShape& shape)>;
+  // Launches the ops of a piece at the given shape on `stream`; called while the stream captures.
+  using RecordFn = std::function<Status(const Piece& piece, const LaunchShape& shape)>;
 
-  GraphCache(cudaStream_t stream, RecordFn record);
+  GraphCache(cudaStream_t stream, std::vector<Piece> pieces, RecordFn record);
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  // The graph of this bucket, captured now if it is new.
-  Result<cudaGraphExec_t> Get(const LaunchShape& shape);
+  const std::vector<Piece>& pieces() const { return pieces_; }
 
-  int size() const { return static_cast<int>(entries_.size()); }
-  int64_t capture_nanos() const { return capture_nanos_; }  // over all graphs
-  size_t nodes_per_graph() const { return nodes_; }         // of the graph captured last
+  // The graphs of this bucket, captured now if it is new. Empty when there are kMaxBuckets others
+  // or the card has no room: the step is then launched op by op.
+  static constexpr int kMaxBuckets = 384;
+  Result<StepGraphs> Get(const LaunchShape& shape);
+
+  int buckets() const { return static_cast<int>(entries_.size()); }
+  int graphs_per_step() const { return graphs_per_step_; }  // of the bucket captured last
+  int kernels_per_step() const { return kernels_per_step_; }
+  int64_t capture_nanos() const { return capture_nanos_; }  // over all buckets
 
  private:
   struct Entry {
     LaunchShape shape;
-    cudaGraphExec_t graph;
+    std::vector<cudaGraphExec_t> graphs;
   };
-  Status Capture(const LaunchShape& shape, cudaGraph_t* graph);
+  Status CaptureStep(Entry& entry);
+  // Leaves null where the piece launches nothing.
+  Status Capture(const Piece& piece, const LaunchShape& shape, cudaGraphExec_t& executable);
 
   cudaStream_t stream_;
+  std::vector<Piece> pieces_;
   RecordFn record_;
   std::vector<Entry> entries_;
+  size_t last_ = 0;  // what Get found last
+  bool full_ = false;
+  int graphs_per_step_ = 0;
+  int kernels_per_step_ = 0;
   int64_t capture_nanos_ = 0;
-  size_t nodes_ = 0;
 };
 
 }  // namespace spry::cuda

@@ -1,9 +1,9 @@
 // How a CUDA op looks and what it is bound to. Every op becomes one BoundLaunch when a Program is
 // compiled; a step is the launches in order on one stream, captured into a graph.
 //
-// A launch sizes its grid for the bucket (LaunchShape), the kernel reads the true counts (T, R, L)
-// from the step's header on the card and blocks beyond them leave at once: one graph serves every
-// step that fits its bucket. A launch only launches; the executor asks for errors.
+// A launch sizes its grid for the bucket (LaunchShape, buckets.h), the kernel reads the true counts
+// (T, R, L) from the step's header on the card and blocks beyond them leave at once: one graph
+// serves every step that fits its bucket. A launch only launches; the executor asks for errors.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,27 +17,12 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/cuda/buckets.h"
 #include "ops/attention/backend.h"
 #include "program/program.h"
 #include "program/step.h"
 
 namespace spry::cuda {
-
-// Upper bounds of a step's counts, and what all its rows have in common: the key of a graph.
-struct LaunchShape {
-  int32_t tokens = 0;
-  int32_t rows = 0;
-  int32_t samples = 0;
-  bool decode = false;    // every row has one token
-  bool in_order = false;  // row_kinds.h
-  bool draws = false;     // every row is plain, and the logits' linear draws (draw.cuh)
-
-  bool operator==(const LaunchShape&) const = default;
-
-  int32_t Of(RowDim dim) const {
-    return dim == RowDim::kTokens ? tokens : dim == RowDim::kRows ? rows : samples;
-  }
-};
 
 struct LaunchContext {
   cudaStream_t stream = nullptr;
