@@ -16,14 +16,14 @@ inline bool SegmentIs(const MmaLinearArgs& args, int tiles) {
 template <typename T, typename Y, int kTokenTiles>
 void LaunchFewRowsOf(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
   if (SegmentIs(args, 3)) {
-    return LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 3, true>>(args, rows, context);
+    return LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 1, 3, true>>(args, rows, context);
   }
   if constexpr (kTokenTiles == 1) {
     if (SegmentIs(args, 12)) {
-      return LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 12, true>>(args, rows, context);
+      return LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 1, 12, true>>(args, rows, context);
     }
   }
-  LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 4, false>>(args, rows, context);
+  LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 1, 4, false>>(args, rows, context);
 }
 
 template <typename T, typename Y>
@@ -52,15 +52,16 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
 template <typename T, typename Y, int kTokenTiles>
 bool LaunchNormedFewRows(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
   if (SegmentIs(args, 3)) {
-    LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 3, true, 3>>(args, rows, context);
+    LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 1, 3, true, 3>>(args, rows, context);
     return true;
   }
-  const int64_t bytes = int64_t{kTokenTiles} * kMmaTokens * SharedStride(args.depth) * 2;
-  if (kTokenTiles > 2 || bytes > kFusedNormBytes) return false;
   if constexpr (kTokenTiles <= 2) {
-    LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 4, false, kMaxRowChunks>>(args, rows, context);
+    using Shape = FewRowsShape<kTokenTiles, 1, 4, false, kMaxRowChunks>;
+    if (NormSharedBytes<Shape>(args.depth) > kFusedNormBytes) return false;
+    LaunchFewRows<T, Y, Shape>(args, rows, context);
+    return true;
   }
-  return true;
+  return false;
 }
 
 // False: no kernel norms so many rows of this depth on the way in.

@@ -92,17 +92,7 @@ __global__ void __launch_bounds__(kLinearThreads)
     __syncthreads();
   }
   if (!works) return;
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    const int32_t n = output * kMmaOutputs + g + e / 2 * 8;
-    const float bias = args.bias != nullptr ? args.bias[n] : 0.0f;
-#pragma unroll
-    for (int j = 0; j < kBlockTokenTiles; ++j) {
-      const int32_t row = first_row + j * kMmaTokens + 2 * t + e % 2;
-      if (row >= num_rows) continue;
-      StoreSum<Y>(args, totals[j][e], bias, LoadResidual<Y>(args, row, n), row, n);
-    }
-  }
+  StoreTotals<Y>(args, totals, first_row, num_rows, output * kMmaOutputs);
 }
 
 template <typename T, int kChunks>
@@ -113,13 +103,14 @@ __global__ void __launch_bounds__(kLinearThreads)
   const int32_t r = static_cast<int32_t>(blockIdx.x) * kLinearWarps +
                     static_cast<int32_t>(threadIdx.x) / kWarpThreads;
   if (r >= NumRows(args.x.rows, state)) return;
-  NormalizeRow<kChunks>(args.norm, reinterpret_cast<const T*>(args.x.data) + r * args.x.stride,
-                        reinterpret_cast<T*>(args.normed.data) + r * args.normed.stride, args.depth,
-                        [&](int, int32_t first) {
-                          NormScale scale;
-                          scale.Load(args.norm, first);
-                          return scale;
-                        });
+  RowChunks<kChunks> row[1];
+  row[0].Load(reinterpret_cast<const T*>(args.x.data) + r * args.x.stride, args.depth);
+  T* y = reinterpret_cast<T*>(args.normed.data) + r * args.normed.stride;
+  NormalizeRows<1>(args.norm, row, y, /*stride=*/0, args.depth, [&](int, int32_t first) {
+    NormScale scale;
+    scale.Load(args.norm, first);
+    return scale;
+  });
 }
 
 }  // namespace spry::cuda

@@ -65,16 +65,62 @@ __device__ float LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n)
   return ToFloat(reinterpret_cast<const Y*>(args.residual.data)[row * args.residual.stride + n]);
 }
 
-// Returns what it stored.
+// What becomes of sums of one thread: bias, activation, residual. The activation is asked for once
+// and the long one is a loop: as much code for every value would not stay in the instruction cache.
+template <int kCount>
+__device__ void FinishSums(const MmaLinearArgs& args, const float (&bias)[kCount],
+                           const float (&residual)[kCount], float (&sums)[kCount]) {
+  if (args.bias != nullptr) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i] += bias[i];
+  }
+  if (args.activation == Activation::kRelu) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i] = ApplyActivation(Activation::kRelu, sums[i]);
+  } else if (args.activation != Activation::kNone) {
+#pragma unroll 1
+    for (int turn = 0; turn < kCount; ++turn) {  // registers have no index: the values go round
+      const float first = ApplyActivation(args.activation, sums[0]);
+#pragma unroll
+      for (int i = 0; i + 1 < kCount; ++i) sums[i] = sums[i + 1];
+      sums[kCount - 1] = first;
+    }
+  }
+  if (args.residual.data != nullptr) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i] += residual[i];
+  }
+}
+
 template <typename Y>
-__device__ Y StoreSum(const MmaLinearArgs& args, float sum, float bias, float residual, int32_t row,
-                      int32_t n) {
-  if (args.bias != nullptr) sum += bias;
-  sum = ApplyActivation(args.activation, sum);
-  if (args.residual.data != nullptr) sum += residual;
-  const Y y = FromFloat<Y>(sum);
-  reinterpret_cast<Y*>(args.y.data)[row * args.y.stride + n] = y;
-  return y;
+__device__ void StoreValue(const MmaLinearArgs& args, float value, int32_t row, int32_t n) {
+  reinterpret_cast<Y*>(args.y.data)[row * args.y.stride + n] = FromFloat<Y>(value);
+}
+
+// A warp's 16 outputs, from n on, of eights of rows, in the form of mma.cuh. `totals` become what
+// is stored.
+template <typename Y, int kTokenTiles>
+__device__ void StoreTotals(const MmaLinearArgs& args, float (&totals)[kTokenTiles][4],
+                            int32_t first_row, int32_t num_rows, int32_t n) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  n += lane / 4;
+  float bias[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) bias[e] = args.bias != nullptr ? args.bias[n + e / 2 * 8] : 0.0f;
+#pragma unroll
+  for (int j = 0; j < kTokenTiles; ++j) {
+    const int32_t row = first_row + j * kMmaTokens + lane % 4 * 2;
+    float residual[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      residual[e] = LoadResidual<Y>(args, min(row + e % 2, num_rows - 1), n + e / 2 * 8);
+    }
+    FinishSums(args, bias, residual, totals[j]);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (row + e % 2 < num_rows) StoreValue<Y>(args, totals[j][e], row + e % 2, n + e / 2 * 8);
+    }
+  }
 }
 
 __device__ inline void CopyAsync16(void* shared, const void* global, bool inside) {
