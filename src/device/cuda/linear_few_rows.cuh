@@ -15,7 +15,6 @@
 
 namespace spry::cuda {
 
-inline constexpr int kMaxFewRows = 256;  // more than that: linear_many_rows.cuh
 static_assert(kMaxFewRows >= kMaxDrawnRows);
 inline constexpr int64_t kFusedNormBytes = 112 << 10;
 // Blocks per multiprocessor of a kernel that has more tiles than that; each then makes several.
@@ -104,15 +103,13 @@ __device__ void LoadScales(const MmaLinearArgs& args, NormScale* ahead, float* s
     }
   }
   if constexpr (Shape::kNormShared) {
+    const bool biased = args.norm.kind == NormKind::kLayer;  // else zeros
     for (int32_t k = static_cast<int32_t>(threadIdx.x) * 4; k < args.depth;
          k += kLinearThreads * 4) {
-      *reinterpret_cast<float4*>(shared + k) =
-          *reinterpret_cast<const float4*>(args.norm.weight + k);
-      *reinterpret_cast<float4*>(shared + args.depth + k) =
-          args.norm.kind == NormKind::kLayer ? *reinterpret_cast<const float4*>(args.norm.bias + k)
-                                             : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      CopyAsync16(shared + k, args.norm.weight + k, true);
+      CopyAsync16(shared + args.depth + k, biased ? args.norm.bias + k : args.norm.weight, biased);
     }
-    __syncthreads();
+    asm volatile("cp.async.commit_group;");
   }
 }
 
@@ -161,7 +158,13 @@ __device__ void NormRows(const MmaLinearArgs& args, const NormScale* ahead, cons
     for (int m = 0; m < kTogether; ++m) rows[m] = next[m];
     if (i + kTogether < Shape::kTokenTiles) load(i + kTogether, next);
     T* y = normed + (i * kLinearWarps + warp) * stride;
-    NormalizeRows<kTogether>(args.norm, rows, y, kLinearWarps * stride, args.depth, scale_of);
+    const auto await_scales = [&] {
+      if (!Shape::kNormShared || i > 0) return;
+      asm volatile("cp.async.wait_group 0;" ::: "memory");
+      __syncthreads();
+    };
+    NormalizeRows<kTogether>(args.norm, rows, y, kLinearWarps * stride, args.depth, scale_of,
+                             await_scales);
   }
 }
 

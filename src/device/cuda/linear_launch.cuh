@@ -42,11 +42,7 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
   if (rows <= 16 || fits(16)) return LaunchFewRowsOf<T, Y, 2>(args, rows, context);
   if (rows <= 32 || fits(32)) return LaunchFewRowsOf<T, Y, 4>(args, rows, context);
   if (rows <= kMaxFewRows) return LaunchFewRowsOf<T, Y, 8>(args, rows, context);
-  LaunchOverlapped(
-      context,
-      {.blocks = dim3(CeilDiv(args.outputs / kMmaOutputs, kLinearWarps), CeilDiv(rows, kBlockRows)),
-       .threads = kLinearThreads},
-      ManyRowsKernel<T, Y>, args, state);
+  LaunchManyRows<T, Y, ManyRowsShape<4, 4>>(args, rows, state, context);
 }
 
 template <typename T, typename Y, int kTokenTiles>

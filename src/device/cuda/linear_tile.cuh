@@ -7,11 +7,13 @@
 #include "device/cuda/element.cuh"
 #include "device/cuda/linear_mma.h"
 #include "device/cuda/mma.cuh"
+#include "device/cuda/normalize.cuh"
 #include "device/cuda/weight_tiles.h"
 #include "ops/activation.h"
 
 namespace spry::cuda {
 
+inline constexpr int kMaxFewRows = 256;  // of buckets whose true number of rows is not asked for
 inline constexpr int kLinearWarps = kSegments;
 inline constexpr int kLinearThreads = kLinearWarps * kWarpThreads;
 inline constexpr int kTileQuads = kTileElements / 8;  // 16-byte words of a tile, two a lane
@@ -29,6 +31,11 @@ struct TileOfWeights {
   __device__ void Load(const uint4* p) {
     first = LoadWeights(p);
     second = LoadWeights(p + kWarpThreads);
+  }
+  // Where other warps of the block read it too.
+  __device__ void LoadShared(const uint4* p) {
+    first = __ldg(p);
+    second = __ldg(p + kWarpThreads);
   }
 };
 
@@ -121,6 +128,51 @@ __device__ void StoreTotals(const MmaLinearArgs& args, float (&totals)[kTokenTil
       if (row + e % 2 < num_rows) StoreValue<Y>(args, totals[j][e], row + e % 2, n + e / 2 * 8);
     }
   }
+}
+
+// Eight neighbouring outputs of one token.
+template <typename Y>
+struct OutputRun {
+  float residual[8] = {};
+
+  __device__ void LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
+    if (args.residual.data == nullptr) return;
+    const Y* from = reinterpret_cast<const Y*>(args.residual.data) + row * args.residual.stride + n;
+    Y values[8];
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
+      reinterpret_cast<uint4*>(values)[i] = reinterpret_cast<const uint4*>(from)[i];
+    }
+#pragma unroll
+    for (int e = 0; e < 8; ++e) residual[e] = ToFloat(values[e]);
+  }
+  // The sums become what is stored.
+  __device__ void Store(const MmaLinearArgs& args, const float (&bias)[8], float (&sums)[8],
+                        int32_t row, int32_t n) const {
+    FinishSums(args, bias, residual, sums);
+    Y values[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) values[e] = FromFloat<Y>(sums[e]);
+    Y* to = reinterpret_cast<Y*>(args.y.data) + row * args.y.stride + n;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
+      const uint4 bits = reinterpret_cast<const uint4*>(values)[i];
+      if constexpr (sizeof(Y) == 4) {
+        __stcs(reinterpret_cast<uint4*>(to) + i, bits);  // logits: nobody reads them soon
+      } else {
+        reinterpret_cast<uint4*>(to)[i] = bits;
+      }
+    }
+  }
+};
+
+// Tiles that a warp will ask for, brought from memory to the second cache.
+__device__ inline void PrefetchWeights(const uint4* lanes, int tiles) {
+#if __CUDA_ARCH__ >= 900
+  if (tiles <= 0 || threadIdx.x % kWarpThreads != 0) return;
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(lanes),
+               "r"(tiles * kTileQuads * 16));
+#endif
 }
 
 __device__ inline void CopyAsync16(void* shared, const void* global, bool inside) {

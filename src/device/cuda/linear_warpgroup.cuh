@@ -1,14 +1,16 @@
 // linear on Hopper's warpgroup products, for many rows or many outputs. A block keeps its rows of x
 // in shared memory and makes tiles of 64 outputs, one a warpgroup at a time, each over all of K: no
 // sum leaves its thread before it is complete. Weights go straight to the registers of the one warp
-// that uses them, two batches ahead, so there is no barrier inside a tile.
+// that uses them, some batches ahead, so there is no barrier inside a tile.
 //
 // Rows of x that are too long come in pieces; then a block makes one tile a warpgroup.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include "device/cuda/draw.cuh"
 #include "device/cuda/linear_tile.cuh"
 #include "device/cuda/overlap.cuh"
 #include "device/cuda/warpgroup_mma.cuh"
@@ -16,12 +18,13 @@
 namespace spry::cuda {
 
 // kTokens: rows of a block. kBatch: tiles of K whose weights a warp fetches at a time, a divisor of
-// a segment.
-template <int kTokens_, int kWarpgroups_, int kBatch_, int kMinBlocks_>
+// a segment; kAhead: batches in registers.
+template <int kTokens_, int kWarpgroups_, int kBatch_, int kAhead_, int kMinBlocks_>
 struct WarpgroupShape {
   static constexpr int kTokens = kTokens_;
   static constexpr int kWarpgroups = kWarpgroups_;
   static constexpr int kBatch = kBatch_;
+  static constexpr int kAhead = kAhead_;
   static constexpr int kMinBlocks = kMinBlocks_;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kWarps = kWarpgroups * kWarpgroupWarps;
@@ -59,39 +62,73 @@ constexpr int64_t WarpgroupSharedBytes(int piece) {
   return StagedBytes<Shape>(piece) + Shape::kWarps * kTurnBytes;
 }
 
-// Tiles [first, first + count) of K of the block's rows. A warp takes runs of tiles of 8 rows.
+// Rows reach shared memory by 16 bytes, as they lie in memory, and are then put into core matrices
+// in place: a warp turns around what it copied, 8 rows x 2 tiles at a time. Until then the 16 bytes
+// of (row g, columns [8 t, 8 t + 8)) are here in their tile, which spreads copies over the banks.
+__device__ inline int RawOffset(int g, int t) { return t * kCoreBytes + (g + 2 * t) % 8 * 16; }
+
+// Calls fn(eight of rows, first tile) for the pairs of tiles [begin, end) that are this warp's.
+// Blocks that share rows begin at different ones, so as not to ask for the same lines at once.
+template <typename Shape, typename Fn>
+__device__ void ForPairs(int begin, int end, const Fn& fn) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+#pragma unroll 2
+  for (int i = begin * Shape::kEights + warp; i < end * Shape::kEights; i += Shape::kWarps) {
+    fn((i + static_cast<int>(blockIdx.y)) % Shape::kEights, i / Shape::kEights * 2);
+  }
+}
+
+// Tiles [first, first + count) of K of the block's rows; count is even. A row beyond the last is
+// zeros: many copies of one line would come from one place.
 template <typename Shape, typename T>
 __device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, int first,
                           int count, std::byte* staged) {
-  constexpr int kRun = Shape::kWarpgroups == 1 ? 12 : 8;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int half = (count / 2 + 1) / 2;  // of the pairs: turned around while the rest comes
+  const auto fetch = [&](int eight, int tile) {
+    const int quad = lane % 8;  // 16 bytes of a row of two tiles
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int g = lane / 8 + i * 4;
+      const int32_t row = first_row + eight * 8 + g;
+      const bool inside = row < num_rows;
+      CopyAsync16(staged + (eight * count + tile + quad / 4) * kStagedTileBytes +
+                      RawOffset(g, quad % 4),
+                  reinterpret_cast<const T*>(x.data) + (inside ? row * x.stride : 0) +
+                      (first + tile) * kTileDepth + quad * 8,
+                  inside);
+    }
+  };
+  ForPairs<Shape>(0, half, fetch);
+  asm volatile("cp.async.commit_group;");
+  ForPairs<Shape>(half, count / 2, fetch);
+  asm volatile("cp.async.commit_group;");
   const int g = lane / 4;
   const int t = lane % 4;
-  const int runs = (count + kRun - 1) / kRun * Shape::kEights;
-#pragma unroll 1
-  for (int run = static_cast<int>(threadIdx.x) / kWarpThreads; run < runs; run += Shape::kWarps) {
-    const int eight = run % Shape::kEights;
-    const int tile = run / Shape::kEights * kRun;
-    const int32_t row = min(first_row + eight * 8 + g, num_rows - 1);
-    const T* from =
-        reinterpret_cast<const T*>(x.data) + row * x.stride + (first + tile) * kTileDepth + t * 8;
-    uint4 words[kRun];
+  const auto turn = [&](int eight, int tile) {
+    std::byte* at = staged + (eight * count + tile) * kStagedTileBytes;
+    uint4 words[2];
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) {
-      words[i] = tile + i < count ? *reinterpret_cast<const uint4*>(from + i * kTileDepth)
-                                  : make_uint4(0, 0, 0, 0);
+    for (int i = 0; i < 2; ++i) {
+      words[i] = *reinterpret_cast<const uint4*>(at + i * kStagedTileBytes + RawOffset(g, t));
     }
-    auto* to = reinterpret_cast<uint32_t*>(staged + (eight * count + tile) * kStagedTileBytes +
-                                           g * 16 + t * 4);
+    __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kRun; ++i, to += kStagedTileBytes / 4) {
-      if (tile + i >= count) break;
+    for (int i = 0; i < 2; ++i) {
+      auto* to = reinterpret_cast<uint32_t*>(at + i * kStagedTileBytes + g * 16 + t * 4);
       to[0] = words[i].x;
       to[kCoreBytes / 4] = words[i].y;
       to[kCoreBytes / 2] = words[i].z;
       to[kCoreBytes / 4 * 3] = words[i].w;
     }
-  }
+  };
+  asm volatile("cp.async.wait_group 1;" ::: "memory");
+  __syncwarp();
+  ForPairs<Shape>(0, half, turn);
+  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  __syncwarp();
+  ForPairs<Shape>(half, count / 2, turn);
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // The weights of one warp: its tiles of 16 outputs in turn, each along K, a batch at a time.
@@ -109,6 +146,7 @@ struct WeightStream {
       --tiles_left;
       next += to_next_tile;
       left = batches;
+      if (tiles_left > 0) PrefetchWeights(next + batches * Shape::kBatch * kTileQuads + to_next_tile, batches * Shape::kBatch);
     }
     --left;
 #pragma unroll
@@ -117,46 +155,58 @@ struct WeightStream {
   }
 };
 
-// Eight neighbouring outputs of one token.
-template <typename Y>
-struct OutputRun {
-  float residual[8] = {};
+// The draws of a block's rows; nothing unless y is f32.
+template <typename Y, typename Shape>
+struct BlockDraws {
+  static constexpr bool kMayDraw = std::is_same_v<Y, float>;
+  static constexpr int kRows = kMayDraw ? Shape::kTokens : 1;
+  RowDraw* rows;             // [kRows], shared by the block
+  unsigned long long* best;  // [kRows], shared by the block: found here or elsewhere
 
-  __device__ void LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
-    if (args.residual.data == nullptr) return;
-    const Y* from = reinterpret_cast<const Y*>(args.residual.data) + row * args.residual.stride + n;
-    Y values[8];
-#pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
-      reinterpret_cast<uint4*>(values)[i] = reinterpret_cast<const uint4*>(from)[i];
-    }
-#pragma unroll
-    for (int e = 0; e < 8; ++e) residual[e] = ToFloat(values[e]);
+  __device__ static bool On(const DrawArgs& args) { return kMayDraw && args.best != nullptr; }
+  // A barrier must follow.
+  __device__ void Load(const DrawArgs& args, int32_t first_row) const {
+    const int r = static_cast<int>(threadIdx.x);
+    if (!On(args) || r >= kRows) return;
+    rows[r] = RowDraw::Of(args, first_row + r);
+    best[r] = 0;
   }
-  __device__ void Store(const MmaLinearArgs& args, float (&sums)[8], const float (&bias)[8],
-                        int32_t row, int32_t n) const {
-    FinishSums(args, bias, residual, sums);
-    Y values[8];
+  // Logits of row r of the block. A loop, for the instruction cache: the values go round.
+  __device__ void See(int r, float (&logits)[8], int32_t first_id) const {
+    const RowDraw row = rows[r];
+    if (!row.wanted()) return;
+    const unsigned long long known = best[r];
+    BestDraw seen;
+    seen.Learn(known);
+#pragma unroll 1
+    for (int e = 0; e < 8; ++e) {
+      seen.See(row, logits[0], first_id + e);
 #pragma unroll
-    for (int e = 0; e < 8; ++e) values[e] = FromFloat<Y>(sums[e]);
-    Y* to = reinterpret_cast<Y*>(args.y.data) + row * args.y.stride + n;
-#pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
-      const uint4 bits = reinterpret_cast<const uint4*>(values)[i];
-      if constexpr (sizeof(Y) == 4) {
-        __stcs(reinterpret_cast<uint4*>(to) + i, bits);  // logits: nobody reads them soon
-      } else {
-        reinterpret_cast<uint4*>(to)[i] = bits;
-      }
+      for (int i = 0; i + 1 < 8; ++i) logits[i] = logits[i + 1];
     }
+    if (seen.Packed() > known) atomicMax(&best[r], seen.Packed());
+  }
+  // By a warpgroup, between tiles: early finds spare others most of their scores.
+  __device__ void Exchange(const DrawArgs& args, int32_t first_row, bool tells) const {
+    const int r = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+    if (r >= kRows || !rows[r].wanted()) return;
+    if (tells) LeaveBest(args, first_row + r, best[r]);
+    atomicMax(&best[r], __ldcg(reinterpret_cast<unsigned long long*>(&args.best[first_row + r])));
+  }
+  // After a barrier.
+  __device__ void Leave(const DrawArgs& args, int32_t first_row) const {
+    const int r = static_cast<int>(threadIdx.x);
+    if (r < kRows && rows[r].wanted()) LeaveBest(args, first_row + r, best[r]);
   }
 };
+// Rounds after which a block tells the others what it has found.
+inline constexpr int kRoundsTold = 2;
 
 // Stores a warp's 16 outputs, from n on, of all the block's tokens.
 template <typename Shape, typename Y>
 __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::kSums],
                           float (*turn)[kTurnStride], int32_t first_row, int32_t num_rows,
-                          int32_t n) {
+                          int32_t n, const BlockDraws<Y, Shape>& draws) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int g = lane / 4;
   const int t = lane % 4;
@@ -164,11 +214,13 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
   const int32_t mine = n + lane % 2 * 8;
   float bias[8] = {};
   if (args.bias != nullptr) LoadFloats8(args.bias + mine, bias);
+  OutputRun<Y> next;
+  next.LoadResidual(args, min(first_row + token, num_rows - 1), mine);
 #pragma unroll
   for (int s = 0; s < Shape::kSixteens; ++s) {
     const int32_t row = first_row + s * 16 + token;
-    OutputRun<Y> run;
-    if (row < num_rows) run.LoadResidual(args, row, mine);
+    const OutputRun<Y> run = next;
+    if (s + 1 < Shape::kSixteens) next.LoadResidual(args, min(row + 16, num_rows - 1), mine);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const float* d = sums + (s * 2 + j) * 4;
@@ -181,7 +233,10 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
     __syncwarp();
     float values[8];
     LoadFloats8(&turn[token][lane % 2 * 8], values);
-    if (row < num_rows) run.Store(args, values, bias, row, mine);
+    if (row < num_rows) {
+      run.Store(args, bias, values, row, mine);
+      if (draws.On(args.draw)) draws.See(s * 16 + token, values, mine);
+    }
     __syncwarp();
   }
 }
@@ -228,11 +283,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
       .batches = batches,
       .left = batches,
       .tiles_left = (last - begin) / (step * kWarpgroupWarps)};
-  TileOfWeights even[kBatch];
-  TileOfWeights odd[kBatch];
-  weights.Fetch(even);
-  weights.Fetch(odd);
+  TileOfWeights a[Shape::kAhead][kBatch];
+#pragma unroll
+  for (int i = 0; i < Shape::kAhead; ++i) weights.Fetch(a[i]);
+  PrefetchWeights(weights.next, counts.depth - Shape::kAhead * kBatch);
+  __shared__ RowDraw drawn_rows[BlockDraws<Y, Shape>::kRows];
+  __shared__ unsigned long long best_draws[BlockDraws<Y, Shape>::kRows];
+  const BlockDraws<Y, Shape> draws{drawn_rows, best_draws};
   AwaitPrevious();
+  draws.Load(args.draw, first_row);
   int32_t num_rows = counts.rows;
   if (counts.exact) {
     num_rows = NumRows(args.x.rows, state);
@@ -247,7 +306,6 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
   const bool whole = counts.piece == counts.depth;
   if (whole) {
     StageRows<Shape, T>(args.x, first_row, num_rows, 0, counts.depth, staged);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
   }
   const int rounds = (counts.outputs + step - 1) / step;
@@ -261,13 +319,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
       if (!whole) {
         if (piece > 0) __syncthreads();
         StageRows<Shape, T>(args.x, first_row, num_rows, piece, counts.piece, staged);
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncthreads();
       }
-      const auto multiply = [&](TileOfWeights(&a)[kBatch], int at) __attribute__((always_inline)) {
-        MultiplyBatch<Shape, T>(sums, a, base + at * kStagedTileBytes, group_bytes,
+      const auto multiply = [&](TileOfWeights(&batch)[kBatch], int at)
+                                __attribute__((always_inline)) {
+        MultiplyBatch<Shape, T>(sums, batch, base + at * kStagedTileBytes, group_bytes,
                                 left == counts.per_segment);
-        weights.Fetch(a);
+        weights.Fetch(batch);
         left -= kBatch;
         if (left > 0) return;
         left = counts.per_segment;
@@ -275,22 +333,27 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
         for (int i = 0; i < Shape::kSums; ++i) totals[i] += sums[i];
       };
 #pragma unroll 1
-      for (int at = 0; at < counts.piece; at += 2 * kBatch) {
-        multiply(even, at);
-        multiply(odd, at + kBatch);
+      for (int at = 0; at < counts.piece; at += Shape::kAhead * kBatch) {
+#pragma unroll
+        for (int i = 0; i < Shape::kAhead; ++i) multiply(a[i], at + i * kBatch);
       }
     }
     const int32_t n = (tile * kWarpgroupWarps + quarter) * kMmaOutputs;
-    if (n < args.outputs) StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, n);
+    if (n < args.outputs) StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, n, draws);
+    if (draws.On(args.draw)) draws.Exchange(args.draw, first_row, round < kRoundsTold);
   }
+  if (!draws.On(args.draw)) return;
+  __syncthreads();
+  draws.Leave(args.draw, first_row);
 #endif
 }
 
-// Whether such kernels serve this depth with batches of kBatch tiles.
-constexpr bool BatchDivides(int32_t depth, int batch) {
+// Whether a kernel of such batches serves this depth.
+constexpr bool BatchesDivide(int32_t depth, int batch, int ahead) {
   const int tiles = depth / kTileDepth;
   const int per_segment = SegmentTiles(depth);
-  return tiles % (2 * batch) == 0 && tiles % per_segment == 0 && per_segment % batch == 0;
+  return tiles % (ahead * batch) == 0 && tiles % 2 == 0 && tiles % per_segment == 0 &&
+         per_segment % batch == 0;
 }
 
 // Tiles of K in shared memory at a time: whole rows, or equal parts of them.
@@ -298,7 +361,7 @@ template <typename Shape>
 int PieceOf(int depth_tiles, int64_t most_bytes) {
   int parts = 1;
   while (WarpgroupSharedBytes<Shape>(depth_tiles / parts) > most_bytes ||
-         depth_tiles % (parts * 2 * Shape::kBatch) != 0) {
+         depth_tiles % (parts * Shape::kAhead * Shape::kBatch) != 0) {
     ++parts;
   }
   return depth_tiles / parts;
@@ -308,7 +371,7 @@ template <typename T, typename Y, typename Shape>
 void LaunchWarpgroup(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                      const LaunchContext& context) {
   constexpr auto kKernel = WarpgroupKernel<T, Y, Shape>;
-  constexpr int64_t kMostBytes = (Shape::kMinBlocks > 1 ? 112 : 226) << 10;
+  constexpr int64_t kMostBytes = (Shape::kMinBlocks > 1 ? 110 : 222) << 10;
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostBytes);
   WarpgroupCounts counts{.rows = rows,
                          .exact = rows > kMaxFewRows,

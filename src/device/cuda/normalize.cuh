@@ -92,10 +92,12 @@ struct RowChunks {
 };
 
 // norm(rows[m]), all [width], to y + m * stride; width is a multiple of 8 and at most kChunks *
-// kChunkElements. y may be shared memory. scale_of(chunk, first element): a NormScale.
-template <int kRows, int kChunks, typename T, typename ScaleOf>
+// kChunkElements. y may be shared memory. scale_of(chunk, first element): a NormScale, asked for
+// after await_scales().
+template <int kRows, int kChunks, typename T, typename ScaleOf, typename AwaitScales>
 __device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)[kRows], T* y,
-                              int64_t stride, int32_t width, const ScaleOf& scale_of) {
+                              int64_t stride, int32_t width, const ScaleOf& scale_of,
+                              const AwaitScales& await_scales) {
   using Pair = typename PairOf<T>::Type;
   const int32_t lane_first = static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8;
   const auto inside = [&](int c) { return lane_first + c * kChunkElements < width; };
@@ -142,6 +144,7 @@ __device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)
   for (int m = 0; m < kRows; ++m) {
     totals[m] = rsqrtf(fmaf(totals[m], norm.inverse_width, norm.epsilon));
   }
+  await_scales();
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     if (!inside(c)) break;
@@ -161,6 +164,19 @@ __device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)
       *reinterpret_cast<uint4*>(y + m * stride + first) = bits;
     }
   }
+}
+
+// One row of x, its scale straight from memory.
+template <int kChunks, typename T>
+__device__ void NormalizeRow(const NormArgs16& norm, const T* x, T* y, int32_t width) {
+  RowChunks<kChunks> row[1];
+  row[0].Load(x, width);
+  const auto scale_of = [&norm](int, int32_t first) {
+    NormScale scale;
+    scale.Load(norm, first);
+    return scale;
+  };
+  NormalizeRows<1>(norm, row, y, /*stride=*/0, width, scale_of, [] {});
 }
 
 }  // namespace spry::cuda
