@@ -66,9 +66,8 @@ __device__ void FetchStage(const Matrix& x, int32_t first_row, int32_t num_rows,
 // The sums of a block, turned around in shared memory, so that 8 neighbouring outputs of a row are
 // finished and stored by one thread.
 template <typename Shape, typename Y>
-__device__ void StoreBlock(const MmaLinearArgs& args,
-                           const float (&totals)[Shape::kTokenTiles][4], float* turned,
-                           int32_t first_row, int32_t num_rows) {
+__device__ void StoreBlock(const MmaLinearArgs& args, const float (&totals)[Shape::kTokenTiles][4],
+                           float* turned, int32_t first_row, int32_t num_rows) {
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarpThreads;
   const int lane = thread % kWarpThreads;
@@ -161,8 +160,7 @@ __global__ void __launch_bounds__(kLinearThreads, 2)
       if (first + i >= counts.depth) break;
 #pragma unroll
       for (int j = 0; j < kTokenTiles; ++j) {
-        AddTile<T>(sums[j], a[i],
-                   LoadB(stage + StageOffset(warp_row + j * kMmaTokens, i * 4 + t)));
+        AddTile<T>(sums[j], a[i], LoadB(stage + StageOffset(warp_row + j * kMmaTokens, i * 4 + t)));
       }
       if (first + i + kStageTiles < counts.depth) {
         a[i].LoadShared(weight + (first + i + kStageTiles) * kTileQuads);

@@ -28,8 +28,9 @@ struct WarpgroupShape {
   static constexpr int kMinBlocks = kMinBlocks_;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kWarps = kWarpgroups * kWarpgroupWarps;
-  static constexpr int kSums = kTokens / 2;       // of a thread
-  static constexpr int kEights = kTokens / 8;     // of tokens
+  static constexpr int64_t kMostBytes = (kMinBlocks > 1 ? 110 : 222) << 10;  // of shared memory
+  static constexpr int kSums = kTokens / 2;                                  // of a thread
+  static constexpr int kEights = kTokens / 8;                                // of tokens
   static constexpr int kSixteens = kTokens / 16;  // of tokens, as they are stored
 };
 
@@ -92,11 +93,11 @@ __device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, 
       const int g = lane / 8 + i * 4;
       const int32_t row = first_row + eight * 8 + g;
       const bool inside = row < num_rows;
-      CopyAsync16(staged + (eight * count + tile + quad / 4) * kStagedTileBytes +
-                      RawOffset(g, quad % 4),
-                  reinterpret_cast<const T*>(x.data) + (inside ? row * x.stride : 0) +
-                      (first + tile) * kTileDepth + quad * 8,
-                  inside);
+      CopyAsync16(
+          staged + (eight * count + tile + quad / 4) * kStagedTileBytes + RawOffset(g, quad % 4),
+          reinterpret_cast<const T*>(x.data) + (inside ? row * x.stride : 0) +
+              (first + tile) * kTileDepth + quad * 8,
+          inside);
     }
   };
   ForPairs<Shape>(0, half, fetch);
@@ -146,7 +147,9 @@ struct WeightStream {
       --tiles_left;
       next += to_next_tile;
       left = batches;
-      if (tiles_left > 0) PrefetchWeights(next + batches * Shape::kBatch * kTileQuads + to_next_tile, batches * Shape::kBatch);
+      if (tiles_left > 0)
+        PrefetchWeights(next + batches * Shape::kBatch * kTileQuads + to_next_tile,
+                        batches * Shape::kBatch);
     }
     --left;
 #pragma unroll
@@ -322,7 +325,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
         __syncthreads();
       }
       const auto multiply = [&](TileOfWeights(&batch)[kBatch], int at)
-                                __attribute__((always_inline)) {
+          __attribute__((always_inline)) {
         MultiplyBatch<Shape, T>(sums, batch, base + at * kStagedTileBytes, group_bytes,
                                 left == counts.per_segment);
         weights.Fetch(batch);
@@ -349,11 +352,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
 }
 
 // Whether a kernel of such batches serves this depth.
-constexpr bool BatchesDivide(int32_t depth, int batch, int ahead) {
+template <typename Shape>
+constexpr bool BatchesDivide(int32_t depth) {
   const int tiles = depth / kTileDepth;
   const int per_segment = SegmentTiles(depth);
-  return tiles % (ahead * batch) == 0 && tiles % 2 == 0 && tiles % per_segment == 0 &&
-         per_segment % batch == 0;
+  return tiles % (Shape::kAhead * Shape::kBatch) == 0 && tiles % 2 == 0 &&
+         tiles % per_segment == 0 && per_segment % Shape::kBatch == 0;
 }
 
 // Tiles of K in shared memory at a time: whole rows, or equal parts of them.
@@ -371,14 +375,14 @@ template <typename T, typename Y, typename Shape>
 void LaunchWarpgroup(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                      const LaunchContext& context) {
   constexpr auto kKernel = WarpgroupKernel<T, Y, Shape>;
-  constexpr int64_t kMostBytes = (Shape::kMinBlocks > 1 ? 110 : 222) << 10;
-  (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostBytes);
+  (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             Shape::kMostBytes);
   WarpgroupCounts counts{.rows = rows,
                          .exact = rows > kMaxFewRows,
                          .outputs = CeilDiv(args.outputs, kWarpgroupOutputs),
                          .depth = args.depth / kTileDepth,
                          .per_segment = SegmentTiles(args.depth)};
-  counts.piece = PieceOf<Shape>(counts.depth, kMostBytes);
+  counts.piece = PieceOf<Shape>(counts.depth, Shape::kMostBytes);
   const int32_t groups = CeilDiv(rows, Shape::kTokens);
   const int32_t tiles = CeilDiv(counts.outputs, Shape::kWarpgroups);
   int32_t blocks = tiles;
