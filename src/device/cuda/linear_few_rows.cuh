@@ -149,6 +149,7 @@ __device__ void NormRows(const MmaLinearArgs& args, const NormScale* ahead, cons
     }
     return scale;
   };
+  if (Shape::kNormAhead && first_row + warp >= num_rows) return;
   RowChunks<kChunks> next[kTogether];
   load(0, next);
 #pragma unroll
@@ -249,7 +250,7 @@ __device__ void StoreSums(const MmaLinearArgs& args, const PartialSums<Shape>& p
 #pragma unroll
   for (int m = 0; m < Shape::kItems; ++m) {
     const int token = Shape::kTokensPerItem * m + static_cast<int>(threadIdx.x) / Shape::kOutputs;
-    sums[m] = partial.Total(used, min(token, Shape::kRows - 1), output);
+    sums[m] = token < Shape::kRows ? partial.Total(used, token, output) : 0.0f;
     biases[m] = bias;
   }
   FinishSums(args, biases, residual, sums);

@@ -28,15 +28,6 @@ bool RunsAtOnce(const MmaLinearArgs& args, int32_t rows, const LaunchContext& co
              context.processors * Shape::kMinBlocks * waves;
 }
 
-template <typename T, typename Y, int kTokenTiles, int kOutputTiles>
-void LaunchFewRowsOf(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
-  if (SegmentIs(args, 3)) {
-    using Shape = FewRowsShape<kTokenTiles, kOutputTiles, 3, true>;
-    return LaunchFewRows<T, Y, Shape>(args, rows, context);
-  }
-  LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, kOutputTiles, 4, false>>(args, rows, context);
-}
-
 // A segment of 12 tiles fills the registers of one block a multiprocessor, and is worth it while
 // there is one for every block. False: there is not.
 template <typename T, typename Y>
@@ -57,12 +48,32 @@ bool LaunchWholeSegments(const MmaLinearArgs& args, int32_t rows, const LaunchCo
 // Whether warpgroup products pay: rows that fit whole into shared memory, and much to do with them.
 using LogitsShape = WarpgroupShape<64, 3, 3, 2, 1>;
 using PromptShape = WarpgroupShape<128, 2, 3, 2, 1>;
-inline constexpr int32_t kMinPromptRows = 1024;
 
 template <typename Shape>
 bool UsesWarpgroups(const MmaLinearArgs& args, const LaunchContext& context) {
   return context.warpgroups && BatchesDivide<Shape>(args.depth) &&
          WarpgroupSharedBytes<Shape>(args.depth / kTileDepth) <= Shape::kMostBytes;
+}
+
+// More than 8 rows and at most kMaxFewRows. Blocks of more rows read weights less often; of fewer
+// rows, there are more of them.
+template <typename T, typename Y>
+void LaunchProductOfFew(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
+  if (SegmentIs(args, 3) && args.outputs % (2 * kMmaOutputs) == 0) {
+    using Small = FewRowsShape<2, 2, 3, true>;
+    using Large = FewRowsShape<4, 2, 3, true>;
+    if (!RunsAtOnce<Small>(args, rows, context) && RunsAtOnce<Large>(args, rows, context)) {
+      return LaunchFewRows<T, Y, Large>(args, rows, context);
+    }
+    return LaunchFewRows<T, Y, Small>(args, rows, context);
+  }
+  if (rows <= 16 || RunsAtOnce<FewRowsShape<2, 1, 4, false>>(args, rows, context)) {
+    return LaunchFewRows<T, Y, FewRowsShape<2, 1, 4, false>>(args, rows, context);
+  }
+  if (rows <= 32 || RunsAtOnce<FewRowsShape<4, 1, 4, false>>(args, rows, context)) {
+    return LaunchFewRows<T, Y, FewRowsShape<4, 1, 4, false>>(args, rows, context);
+  }
+  LaunchFewRows<T, Y, FewRowsShape<8, 1, 4, false>>(args, rows, context);
 }
 
 template <typename T, typename Y>
@@ -74,29 +85,25 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
                      : LaunchDeep<T, Y, 2>(args, rows, context);
   }
   if (LaunchWholeSegments<T, Y>(args, rows, context)) return;
-  if (rows <= 8) return LaunchFewRowsOf<T, Y, 1, 1>(args, rows, context);
+  if (rows <= 8) {
+    if (SegmentIs(args, 3)) {
+      return LaunchFewRows<T, Y, FewRowsShape<1, 1, 3, true>>(args, rows, context);
+    }
+    return LaunchFewRows<T, Y, FewRowsShape<1, 1, 4, false>>(args, rows, context);
+  }
   if constexpr (kLogits) {
     if (rows > kMaxNormedLogits && UsesWarpgroups<LogitsShape>(args, context)) {
       return LaunchWarpgroup<T, Y, LogitsShape>(args, rows, state, context);
     }
   } else {
-    if (rows >= kMinPromptRows && UsesWarpgroups<PromptShape>(args, context)) {
+    const int32_t blocks = args.outputs / 128 * CeilDiv(rows, PromptShape::kTokens);
+    if (blocks >= context.processors && UsesWarpgroups<PromptShape>(args, context)) {
       return LaunchWarpgroup<T, Y, PromptShape>(args, rows, state, context);
     }
   }
-  if (RunsAtOnce<FewRowsShape<2, 2, 3, true>>(args, rows, context)) {
-    return LaunchFewRowsOf<T, Y, 2, 2>(args, rows, context);
-  }
-  // The kernel for many rows does not draw.
-  if (RunsAtOnce<FewRowsShape<4, 2, 3, true>>(args, rows, context) ||
-      (kLogits && rows <= kMaxDrawnRows && args.outputs % (2 * kMmaOutputs) == 0)) {
-    return LaunchFewRowsOf<T, Y, 4, 2>(args, rows, context);
-  }
-  if (rows <= kMaxDrawnRows && args.outputs % (2 * kMmaOutputs) != 0) {
-    return LaunchFewRowsOf<T, Y, 2, 1>(args, rows, context);
-  }
+  if (rows <= kMaxFewRows) return LaunchProductOfFew<T, Y>(args, rows, context);
   if (args.outputs / 64 * CeilDiv(rows, 64) < context.processors) {
-    return LaunchManyRows<T, Y, ManyRowsShape<2, 2>>(args, rows, state, context);
+    return LaunchManyRows<T, Y, ManyRowsShape<4, 2>>(args, rows, state, context);
   }
   LaunchManyRows<T, Y, ManyRowsShape<4, 4>>(args, rows, state, context);
 }

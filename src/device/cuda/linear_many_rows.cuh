@@ -1,6 +1,6 @@
 // linear for many rows on every card: a block makes a tile of outputs by rows over all of K, each
 // warp a part of it, so a sum stays in its registers. Rows come through a ring of stages in shared
-// memory, weights straight to registers. The norm before it is a kernel of its own.
+// memory, weights too. The norm before it is a kernel of its own.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace spry::cuda {
 
-inline constexpr int kStageTiles = 4;  // of K
-inline constexpr int kStages = 6;
+inline constexpr int kStageTiles = 4;            // of K
+inline constexpr int kManyRowsBytes = 96 << 10;  // of shared memory: two blocks a multiprocessor
 inline constexpr int kStageRowBytes = kStageTiles * kTileDepth * 2;
 
 // Warps side by side along outputs, 16 each, and along rows, kTokenTiles eights each.
@@ -23,11 +23,13 @@ struct ManyRowsShape {
   static constexpr int kTokenTiles = kTokenTiles_;
   static constexpr int kOutputs = kOutputWarps * kMmaOutputs;
   static constexpr int kRows = kTokenWarps * kTokenTiles * kMmaTokens;
-  static constexpr int kStageBytes = kRows * kStageRowBytes;
-  static constexpr int kSharedBytes = kStages * kStageBytes;
+  static constexpr int kStageQuads = kOutputWarps * kStageTiles * kTileQuads;  // of weights
+  static constexpr int kRowsBytes = kRows * kStageRowBytes;
+  static constexpr int kStageBytes = kRowsBytes + kStageQuads * 16;
+  static constexpr int kStages = kManyRowsBytes / kStageBytes;
   static constexpr int kTurnStride = kOutputs + 4;  // where sums are turned around, f32
   static constexpr int kRuns = kRows * kOutputs / 8 / kLinearThreads;  // of 8 outputs, a thread's
-  static_assert(kRows * kTurnStride * 4 <= kSharedBytes);
+  static_assert(kRows * kTurnStride * 4 <= kManyRowsBytes);
 };
 
 struct ManyRowsCounts {
@@ -42,11 +44,11 @@ __device__ inline int StageOffset(int row, int quad) {
   return row * kStageRowBytes + (quad ^ row % 2 * 4) * 16;
 }
 
-// One stage of the block's rows, tiles [tile, tile + kStageTiles) of K; what is not there is zeros.
-// One group of copies, also where K has ended.
+// Tiles [tile, tile + kStageTiles) of K of the block's rows; what is not there is zeros. Ends a
+// group of copies, also where K has ended.
 template <typename Shape, typename T>
-__device__ void FetchStage(const Matrix& x, int32_t first_row, int32_t num_rows, int tile,
-                           int depth, std::byte* stage) {
+__device__ void FetchStageRows(const Matrix& x, int32_t first_row, int32_t num_rows, int tile,
+                               int depth, std::byte* stage) {
   constexpr int kQuads = kStageTiles * 4;
   if (tile < depth) {
 #pragma unroll
@@ -61,6 +63,24 @@ __device__ void FetchStage(const Matrix& x, int32_t first_row, int32_t num_rows,
     }
   }
   asm volatile("cp.async.commit_group;");
+}
+
+// The weights of the same tiles, after the rows. Beyond the last output it is again the last.
+template <typename Shape>
+__device__ void FetchStageWeights(const MmaLinearArgs& args, int tile, int depth,
+                                  std::byte* stage) {
+  if (tile >= depth) return;
+  constexpr int kQuads = kStageTiles * kTileQuads;  // of 16 outputs
+#pragma unroll
+  for (int i = 0; i < Shape::kStageQuads / kLinearThreads; ++i) {
+    const int item = i * kLinearThreads + static_cast<int>(threadIdx.x);
+    const int32_t output =
+        min(static_cast<int32_t>(blockIdx.x) * Shape::kOutputWarps + item / kQuads,
+            args.outputs / kMmaOutputs - 1);
+    const bool inside = tile + item % kQuads / kTileQuads < depth;
+    const uint4* from = args.weight + (int64_t{output} * depth + tile) * kTileQuads;
+    CopyAsync16(stage + Shape::kRowsBytes + item * 16, from + (inside ? item % kQuads : 0), inside);
+  }
 }
 
 // The sums of a block, turned around in shared memory, so that 8 neighbouring outputs of a row are
@@ -79,7 +99,8 @@ __device__ void StoreBlock(const MmaLinearArgs& args, const float (&totals)[Shap
   const bool works = n < args.outputs;
 #pragma unroll
   for (int i = 0; i < Shape::kRuns; ++i) {
-    if (works) runs[i].LoadResidual(args, min(first_row + row_of(i), num_rows - 1), n);
+    const Y* from = ResidualAt<Y>(args, first_row + row_of(i), n);
+    if (from != nullptr && works && first_row + row_of(i) < num_rows) runs[i].LoadResidual(from);
   }
   float bias[8] = {};
   if (works && args.bias != nullptr) LoadFloats8(args.bias + n, bias);
@@ -103,7 +124,7 @@ __device__ void StoreBlock(const MmaLinearArgs& args, const float (&totals)[Shap
     if (first_row + row_of(i) >= num_rows) return;
     float sums[8];
     LoadFloats8(turned + row_of(i) * Shape::kTurnStride + column, sums);
-    runs[i].Store(args, bias, sums, first_row + row_of(i), n);
+    runs[i].Store(args, bias, sums, OutputAt<Y>(args, first_row + row_of(i), n));
   }
 }
 
@@ -112,36 +133,28 @@ __global__ void __launch_bounds__(kLinearThreads, 2)
     ManyRowsKernel(const __grid_constant__ MmaLinearArgs args,
                    const __grid_constant__ ManyRowsCounts counts, const StepState state) {
   constexpr int kTokenTiles = Shape::kTokenTiles;
+  constexpr int kStages = Shape::kStages;
   LetNextStart();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int g = lane / 4;
   const int t = lane % 4;
-  // A warp beyond the last output makes it again, for nobody.
-  const int32_t output =
-      min(static_cast<int32_t>(blockIdx.x) * Shape::kOutputWarps + warp % Shape::kOutputWarps,
-          args.outputs / kMmaOutputs - 1);
-  const uint4* weight = args.weight + int64_t{output} * counts.depth * kTileQuads + lane;
-  TileOfWeights a[kStageTiles];
+  extern __shared__ __align__(128) std::byte ring[];
 #pragma unroll
-  for (int i = 0; i < kStageTiles; ++i) {
-    if (i < counts.depth) a[i].LoadShared(weight + i * kTileQuads);
-  }
-  if (warp < Shape::kOutputWarps) {
-    PrefetchWeights(weight + kStageTiles * kTileQuads, counts.depth - kStageTiles);
+  for (int s = 0; s < kStages - 1; ++s) {
+    FetchStageWeights<Shape>(args, s * kStageTiles, counts.depth, ring + s * Shape::kStageBytes);
   }
   AwaitPrevious();
   const int32_t num_rows = counts.exact ? NumRows(args.x.rows, state) : counts.rows;
   const int32_t first_row = static_cast<int32_t>(blockIdx.y) * Shape::kRows;
   if (first_row >= num_rows) return;
-
-  extern __shared__ __align__(128) std::byte ring[];
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
-    FetchStage<Shape, T>(args.x, first_row, num_rows, s * kStageTiles, counts.depth,
-                         ring + s * Shape::kStageBytes);
+    FetchStageRows<Shape, T>(args.x, first_row, num_rows, s * kStageTiles, counts.depth,
+                             ring + s * Shape::kStageBytes);
   }
   const int warp_row = warp / Shape::kOutputWarps * kTokenTiles * kMmaTokens + g;
+  const int warp_quad = warp % Shape::kOutputWarps * kStageTiles * kTileQuads + lane;
   float totals[kTokenTiles][4] = {};
   float sums[kTokenTiles][4] = {};
   bool first_segment = true;
@@ -151,19 +164,20 @@ __global__ void __launch_bounds__(kLinearThreads, 2)
   for (int first = 0; first < counts.depth; first += kStageTiles) {
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
     __syncthreads();
-    const int free_slot = slot == 0 ? kStages - 1 : slot - 1;
-    FetchStage<Shape, T>(args.x, first_row, num_rows, first + (kStages - 1) * kStageTiles,
-                         counts.depth, ring + free_slot * Shape::kStageBytes);
+    const int next = first + (kStages - 1) * kStageTiles;
+    std::byte* free_stage = ring + (slot == 0 ? kStages - 1 : slot - 1) * Shape::kStageBytes;
+    FetchStageWeights<Shape>(args, next, counts.depth, free_stage);
+    FetchStageRows<Shape, T>(args.x, first_row, num_rows, next, counts.depth, free_stage);
     const std::byte* stage = ring + slot * Shape::kStageBytes;
+    const uint4* weights = reinterpret_cast<const uint4*>(stage + Shape::kRowsBytes) + warp_quad;
 #pragma unroll
     for (int i = 0; i < kStageTiles; ++i) {
       if (first + i >= counts.depth) break;
+      const TileOfWeights a = {weights[i * kTileQuads], weights[i * kTileQuads + kWarpThreads]};
 #pragma unroll
       for (int j = 0; j < kTokenTiles; ++j) {
-        AddTile<T>(sums[j], a[i], LoadB(stage + StageOffset(warp_row + j * kMmaTokens, i * 4 + t)));
-      }
-      if (first + i + kStageTiles < counts.depth) {
-        a[i].LoadShared(weight + (first + i + kStageTiles) * kTileQuads);
+        const std::byte* b = stage + StageOffset(warp_row + j * kMmaTokens, i * 4 + t);
+        AddTile<T>(sums[j], a, LoadB(b));
       }
       if (--left != 0 && first + i + 1 != counts.depth) continue;
       left = counts.per_segment;
@@ -179,8 +193,7 @@ template <typename T, typename Y, typename Shape>
 void LaunchManyRows(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                     const LaunchContext& context) {
   constexpr auto kKernel = ManyRowsKernel<T, Y, Shape>;
-  (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             Shape::kSharedBytes);
+  (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kManyRowsBytes);
   const ManyRowsCounts counts{.rows = rows,
                               .exact = rows > kMaxFewRows,
                               .depth = args.depth / kTileDepth,
@@ -189,7 +202,7 @@ void LaunchManyRows(const MmaLinearArgs& args, int32_t rows, const StepState& st
       context,
       {.blocks = dim3(CeilDiv(args.outputs, Shape::kOutputs), CeilDiv(rows, Shape::kRows)),
        .threads = kLinearThreads,
-       .shared_bytes = Shape::kSharedBytes},
+       .shared_bytes = kManyRowsBytes},
       kKernel, args, counts, state);
 }
 

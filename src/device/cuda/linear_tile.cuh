@@ -32,11 +32,6 @@ struct TileOfWeights {
     first = LoadWeights(p);
     second = LoadWeights(p + kWarpThreads);
   }
-  // Where other warps of the block read it too.
-  __device__ void LoadShared(const uint4* p) {
-    first = __ldg(p);
-    second = __ldg(p + kWarpThreads);
-  }
 };
 
 // B of a tile: 8 neighbouring elements of the lane's row.
@@ -65,11 +60,23 @@ __device__ void EndSegment(float (&totals)[kTokenTiles][4], float (&sums)[kToken
   }
 }
 
+template <typename Y>
+__device__ Y* OutputAt(const MmaLinearArgs& args, int32_t row, int32_t n) {
+  return reinterpret_cast<Y*>(args.y.data) + row * args.y.stride + n;
+}
+
+// Null without a residual.
+template <typename Y>
+__device__ const Y* ResidualAt(const MmaLinearArgs& args, int32_t row, int32_t n) {
+  if (args.residual.data == nullptr) return nullptr;
+  return reinterpret_cast<const Y*>(args.residual.data) + row * args.residual.stride + n;
+}
+
 // 0 without a residual.
 template <typename Y>
 __device__ float LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
-  if (args.residual.data == nullptr) return 0.0f;
-  return ToFloat(reinterpret_cast<const Y*>(args.residual.data)[row * args.residual.stride + n]);
+  const Y* from = ResidualAt<Y>(args, row, n);
+  return from == nullptr ? 0.0f : ToFloat(*from);
 }
 
 // What becomes of sums of one thread: bias, activation, residual. The activation is asked for once
@@ -101,7 +108,7 @@ __device__ void FinishSums(const MmaLinearArgs& args, const float (&bias)[kCount
 
 template <typename Y>
 __device__ void StoreValue(const MmaLinearArgs& args, float value, int32_t row, int32_t n) {
-  reinterpret_cast<Y*>(args.y.data)[row * args.y.stride + n] = FromFloat<Y>(value);
+  *OutputAt<Y>(args, row, n) = FromFloat<Y>(value);
 }
 
 // A warp's 16 outputs, from n on, of eights of rows, in the form of mma.cuh. `totals` become what
@@ -130,17 +137,16 @@ __device__ void StoreTotals(const MmaLinearArgs& args, float (&totals)[kTokenTil
   }
 }
 
-// Eight neighbouring outputs of one token.
+// Eight neighbouring outputs of one row.
 template <typename Y>
 struct OutputRun {
+  static constexpr int kQuads = sizeof(Y) / 2;  // of 16 bytes
   float residual[8] = {};
 
-  __device__ void LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
-    if (args.residual.data == nullptr) return;
-    const Y* from = reinterpret_cast<const Y*>(args.residual.data) + row * args.residual.stride + n;
+  __device__ void LoadResidual(const Y* from) {
     Y values[8];
 #pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
+    for (int i = 0; i < kQuads; ++i) {
       reinterpret_cast<uint4*>(values)[i] = reinterpret_cast<const uint4*>(from)[i];
     }
 #pragma unroll
@@ -148,20 +154,14 @@ struct OutputRun {
   }
   // The sums become what is stored.
   __device__ void Store(const MmaLinearArgs& args, const float (&bias)[8], float (&sums)[8],
-                        int32_t row, int32_t n) const {
+                        Y* to) const {
     FinishSums(args, bias, residual, sums);
     Y values[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) values[e] = FromFloat<Y>(sums[e]);
-    Y* to = reinterpret_cast<Y*>(args.y.data) + row * args.y.stride + n;
 #pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
-      const uint4 bits = reinterpret_cast<const uint4*>(values)[i];
-      if constexpr (sizeof(Y) == 4) {
-        __stcs(reinterpret_cast<uint4*>(to) + i, bits);  // logits: nobody reads them soon
-      } else {
-        reinterpret_cast<uint4*>(to)[i] = bits;
-      }
+    for (int i = 0; i < kQuads; ++i) {
+      reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(values)[i];
     }
   }
 };

@@ -147,9 +147,6 @@ struct WeightStream {
       --tiles_left;
       next += to_next_tile;
       left = batches;
-      if (tiles_left > 0)
-        PrefetchWeights(next + batches * Shape::kBatch * kTileQuads + to_next_tile,
-                        batches * Shape::kBatch);
     }
     --left;
 #pragma unroll
@@ -174,13 +171,22 @@ struct BlockDraws {
     rows[r] = RowDraw::Of(args, first_row + r);
     best[r] = 0;
   }
-  // Logits of row r of the block. A loop, for the instruction cache: the values go round.
+  // Logits of row r of the block. Most cannot be the best; for the others a loop, in which the
+  // values go round.
   __device__ void See(int r, float (&logits)[8], int32_t first_id) const {
     const RowDraw row = rows[r];
     if (!row.wanted()) return;
     const unsigned long long known = best[r];
     BestDraw seen;
     seen.Learn(known);
+    bool better = false;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const float most =
+          row.temperature > 0.0f ? ScoreCeiling(row, first_id + e, logits[e]) : logits[e];
+      better |= !(most < seen.known);
+    }
+    if (!better) return;
 #pragma unroll 1
     for (int e = 0; e < 8; ++e) {
       seen.See(row, logits[0], first_id + e);
@@ -211,35 +217,41 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
                           float (*turn)[kTurnStride], int32_t first_row, int32_t num_rows,
                           int32_t n, const BlockDraws<Y, Shape>& draws) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int g = lane / 4;
-  const int t = lane % 4;
   const int token = lane / 2;
   const int32_t mine = n + lane % 2 * 8;
+  const int32_t rows_left = num_rows - first_row - token;
+  Y* to = OutputAt<Y>(args, first_row + token, mine);
+  const Y* from = ResidualAt<Y>(args, first_row + token, mine);
   float bias[8] = {};
   if (args.bias != nullptr) LoadFloats8(args.bias + mine, bias);
   OutputRun<Y> next;
-  next.LoadResidual(args, min(first_row + token, num_rows - 1), mine);
+  if (from != nullptr && rows_left > 0) next.LoadResidual(from);
+  float* write = &turn[lane % 4 * 2][lane / 4];
+  const float* read = &turn[token][lane % 2 * 8];
 #pragma unroll
   for (int s = 0; s < Shape::kSixteens; ++s) {
-    const int32_t row = first_row + s * 16 + token;
     const OutputRun<Y> run = next;
-    if (s + 1 < Shape::kSixteens) next.LoadResidual(args, min(row + 16, num_rows - 1), mine);
+    if (from != nullptr) {
+      from += 16 * args.residual.stride;
+      if (s + 1 < Shape::kSixteens && rows_left > (s + 1) * 16) next.LoadResidual(from);
+    }
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const float* d = sums + (s * 2 + j) * 4;
-      float(*to)[kTurnStride] = turn + j * 8 + 2 * t;
-      to[0][g] = d[0];
-      to[1][g] = d[1];
-      to[0][g + 8] = d[2];
-      to[1][g + 8] = d[3];
+      float* at = write + j * 8 * kTurnStride;
+      at[0] = d[0];
+      at[kTurnStride] = d[1];
+      at[8] = d[2];
+      at[kTurnStride + 8] = d[3];
     }
     __syncwarp();
     float values[8];
-    LoadFloats8(&turn[token][lane % 2 * 8], values);
-    if (row < num_rows) {
-      run.Store(args, bias, values, row, mine);
+    LoadFloats8(read, values);
+    if (rows_left > s * 16) {
+      run.Store(args, bias, values, to);
       if (draws.On(args.draw)) draws.See(s * 16 + token, values, mine);
     }
+    to += 16 * args.y.stride;
     __syncwarp();
   }
 }

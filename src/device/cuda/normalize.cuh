@@ -122,7 +122,10 @@ __device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
-        for (int e = 0; e < 8; ++e) values[m][c][e] = inside(c) ? values[m][c][e] - mean : 0.0f;
+        for (int e = 0; e < 8; ++e) values[m][c][e] -= mean;
+        if (width == kChunks * kChunkElements) continue;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) values[m][c][e] = inside(c) ? values[m][c][e] : 0.0f;
       }
     }
   }
