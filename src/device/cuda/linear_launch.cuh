@@ -137,10 +137,10 @@ bool LaunchNormed(const MmaLinearArgs& args, int32_t rows, const LaunchContext& 
   } else {
     using Narrow = FewRowsShape<2, 2, 3, true, 3>;
     using Broad = FewRowsShape<2, 4, 3, true, 3>;  // fewer blocks, so fewer norms
-    if (rows > Broad::kRows && RunsAtOnce<Broad>(args, rows, context)) {
+    if (RunsAtOnce<Broad>(args, rows, context)) {
       return LaunchNormedAs<T, Y, Broad>(args, rows, context);
     }
-    return RunsAtOnce<Narrow>(args, rows, context, /*waves=*/2) &&
+    return RunsAtOnce<Narrow>(args, rows, context, /*waves=*/3) &&
            LaunchNormedAs<T, Y, Narrow>(args, rows, context);
   }
 }

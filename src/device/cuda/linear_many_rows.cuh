@@ -99,8 +99,7 @@ __device__ void StoreBlock(const MmaLinearArgs& args, const float (&totals)[Shap
   const bool works = n < args.outputs;
 #pragma unroll
   for (int i = 0; i < Shape::kRuns; ++i) {
-    const Y* from = ResidualAt<Y>(args, first_row + row_of(i), n);
-    if (from != nullptr && works && first_row + row_of(i) < num_rows) runs[i].LoadResidual(from);
+    if (works) runs[i].LoadResidual(args, min(first_row + row_of(i), num_rows - 1), n);
   }
   float bias[8] = {};
   if (works && args.bias != nullptr) LoadFloats8(args.bias + n, bias);
@@ -124,7 +123,7 @@ __device__ void StoreBlock(const MmaLinearArgs& args, const float (&totals)[Shap
     if (first_row + row_of(i) >= num_rows) return;
     float sums[8];
     LoadFloats8(turned + row_of(i) * Shape::kTurnStride + column, sums);
-    runs[i].Store(args, bias, sums, OutputAt<Y>(args, first_row + row_of(i), n));
+    runs[i].Store(args, bias, sums, first_row + row_of(i), n);
   }
 }
 

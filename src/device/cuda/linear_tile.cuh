@@ -140,13 +140,14 @@ __device__ void StoreTotals(const MmaLinearArgs& args, float (&totals)[kTokenTil
 // Eight neighbouring outputs of one row.
 template <typename Y>
 struct OutputRun {
-  static constexpr int kQuads = sizeof(Y) / 2;  // of 16 bytes
   float residual[8] = {};
 
-  __device__ void LoadResidual(const Y* from) {
+  __device__ void LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
+    const Y* from = ResidualAt<Y>(args, row, n);
+    if (from == nullptr) return;
     Y values[8];
 #pragma unroll
-    for (int i = 0; i < kQuads; ++i) {
+    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
       reinterpret_cast<uint4*>(values)[i] = reinterpret_cast<const uint4*>(from)[i];
     }
 #pragma unroll
@@ -154,14 +155,20 @@ struct OutputRun {
   }
   // The sums become what is stored.
   __device__ void Store(const MmaLinearArgs& args, const float (&bias)[8], float (&sums)[8],
-                        Y* to) const {
+                        int32_t row, int32_t n) const {
     FinishSums(args, bias, residual, sums);
     Y values[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) values[e] = FromFloat<Y>(sums[e]);
+    Y* to = OutputAt<Y>(args, row, n);
 #pragma unroll
-    for (int i = 0; i < kQuads; ++i) {
-      reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(values)[i];
+    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
+      const uint4 bits = reinterpret_cast<const uint4*>(values)[i];
+      if constexpr (sizeof(Y) == 4) {
+        __stcs(reinterpret_cast<uint4*>(to) + i, bits);  // logits: nobody reads them soon
+      } else {
+        reinterpret_cast<uint4*>(to)[i] = bits;
+      }
     }
   }
 };

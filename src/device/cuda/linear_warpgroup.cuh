@@ -217,41 +217,35 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
                           float (*turn)[kTurnStride], int32_t first_row, int32_t num_rows,
                           int32_t n, const BlockDraws<Y, Shape>& draws) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int g = lane / 4;
+  const int t = lane % 4;
   const int token = lane / 2;
   const int32_t mine = n + lane % 2 * 8;
-  const int32_t rows_left = num_rows - first_row - token;
-  Y* to = OutputAt<Y>(args, first_row + token, mine);
-  const Y* from = ResidualAt<Y>(args, first_row + token, mine);
   float bias[8] = {};
   if (args.bias != nullptr) LoadFloats8(args.bias + mine, bias);
   OutputRun<Y> next;
-  if (from != nullptr && rows_left > 0) next.LoadResidual(from);
-  float* write = &turn[lane % 4 * 2][lane / 4];
-  const float* read = &turn[token][lane % 2 * 8];
+  next.LoadResidual(args, min(first_row + token, num_rows - 1), mine);
 #pragma unroll
   for (int s = 0; s < Shape::kSixteens; ++s) {
+    const int32_t row = first_row + s * 16 + token;
     const OutputRun<Y> run = next;
-    if (from != nullptr) {
-      from += 16 * args.residual.stride;
-      if (s + 1 < Shape::kSixteens && rows_left > (s + 1) * 16) next.LoadResidual(from);
-    }
+    if (s + 1 < Shape::kSixteens) next.LoadResidual(args, min(row + 16, num_rows - 1), mine);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const float* d = sums + (s * 2 + j) * 4;
-      float* at = write + j * 8 * kTurnStride;
-      at[0] = d[0];
-      at[kTurnStride] = d[1];
-      at[8] = d[2];
-      at[kTurnStride + 8] = d[3];
+      float(*to)[kTurnStride] = turn + j * 8 + 2 * t;
+      to[0][g] = d[0];
+      to[1][g] = d[1];
+      to[0][g + 8] = d[2];
+      to[1][g + 8] = d[3];
     }
     __syncwarp();
     float values[8];
-    LoadFloats8(read, values);
-    if (rows_left > s * 16) {
-      run.Store(args, bias, values, to);
+    LoadFloats8(&turn[token][lane % 2 * 8], values);
+    if (row < num_rows) {
+      run.Store(args, bias, values, row, mine);
       if (draws.On(args.draw)) draws.See(s * 16 + token, values, mine);
     }
-    to += 16 * args.y.stride;
     __syncwarp();
   }
 }
