@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kLinearThreads, 2)
   for (int buffer = 0; tile < counts.outputs; tile += blocks, buffer ^= 1) {
     float residual[Shape::kItems];  // fetched while the products run
     LoadResiduals<Y, Shape>(args, 0, counts.rows, tile * kMmaOutputs + output, residual);
-    const float bias = args.bias != nullptr ? args.bias[tile * kMmaOutputs + output] : 0.0f;
+    const float bias = BiasAt(args, tile * kMmaOutputs + output);
     float sums[1][kTokenTiles][4] = {};
     uint4 b[kBAhead][kTokenTiles];
     const auto fetch = [&](int i, int at) __attribute__((always_inline)) {

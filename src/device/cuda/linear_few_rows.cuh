@@ -113,13 +113,29 @@ __device__ void LoadScales(const MmaLinearArgs& args, NormScale* ahead, float* s
   }
 }
 
-// Row `row` of x, which is row r of the block's, normed or not.
+// Column `column` of this lane's rows, normed or not.
 template <typename Shape, typename T>
-__device__ const T* RowOf(const MmaLinearArgs& args, const T* normed, int r, int32_t row) {
-  if constexpr (Shape::kNormChunks > 0) {
-    return normed + r * SharedStride(args.depth);
-  } else {
-    return reinterpret_cast<const T*>(args.x.data) + row * args.x.stride;
+__device__ void FindRows(const MmaLinearArgs& args, const T* normed, int32_t first_row,
+                         int32_t num_rows, int32_t column, const T* (&rows)[Shape::kTokenTiles]) {
+  const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+#pragma unroll
+  for (int j = 0; j < Shape::kTokenTiles; ++j) {
+    const int r = j * kMmaTokens + g;
+    if constexpr (Shape::kNormChunks > 0) {
+      rows[j] = normed + r * SharedStride(args.depth) + column;
+    } else {
+      const int32_t row = min(first_row + r, num_rows - 1);
+      rows[j] = reinterpret_cast<const T*>(args.x.data) + row * args.x.stride + column;
+    }
+  }
+}
+
+template <int kTiles, int kTokenTiles, typename T>
+__device__ void KeepB(const T* const (&rows)[kTokenTiles], uint4 (&kept)[kTiles][kTokenTiles]) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < kTokenTiles; ++j) kept[i][j] = LoadB(rows[j] + i * kTileDepth);
   }
 }
 
@@ -301,8 +317,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
     for (int i = 0; i < kTiles; ++i) fetch(weights, i, begin);
   }
   const int output = thread % Shape::kOutputs;
-  float bias = 0.0f;
-  if (args.bias != nullptr) bias = args.bias[tile * Shape::kOutputs + output];
+  float bias = BiasAt(args, tile * Shape::kOutputs + output);
   NormScale ahead[Shape::kNormAhead ? Shape::kNormChunks : 1];
   extern __shared__ __align__(16) std::byte shared[];
   float* scales = reinterpret_cast<float*>(shared);
@@ -318,21 +333,10 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
     __syncthreads();
   }
   const T* rows[kTokenTiles];  // where this lane's B of its segment begins
-#pragma unroll
-  for (int j = 0; j < kTokenTiles; ++j) {
-    const int r = j * kMmaTokens + g;
-    rows[j] = RowOf<Shape>(args, normed, r, min(first_row + r, counts.rows - 1)) +
-              begin * kTileDepth + t * 8;
-  }
+  FindRows<Shape>(args, normed, first_row, counts.rows, begin * kTileDepth + t * 8, rows);
   uint4 kept[Shape::kKeepsB ? kTiles : 1][kTokenTiles];
   if constexpr (Shape::kKeepsB) {
-    if (works) {
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-        for (int j = 0; j < kTokenTiles; ++j) kept[i][j] = LoadB(rows[j] + i * kTileDepth);
-      }
-    }
+    if (works) KeepB(rows, kept);
   }
 
   __shared__ PartialSums<Shape> partial[Shape::kBuffers];
@@ -387,7 +391,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
     if (draws.on()) draws.Exchange(++tiles_done);
     tile = next_tile;
     weights += next_weights;
-    if (args.bias != nullptr) bias = args.bias[tile * Shape::kOutputs + output];
+    bias = BiasAt(args, tile * Shape::kOutputs + output);
     // With two buffers the next barrier says that this one is free again.
     if constexpr (Shape::kBuffers == 1) {
       __syncthreads();

@@ -45,14 +45,13 @@ bool LaunchWholeSegments(const MmaLinearArgs& args, int32_t rows, const LaunchCo
   return true;
 }
 
-// Whether warpgroup products pay: rows that fit whole into shared memory, and much to do with them.
-using LogitsShape = WarpgroupShape<64, 3, 3, 2, 1>;
-using PromptShape = WarpgroupShape<128, 2, 3, 2, 1>;
+// Warpgroup products pay where there is much to do with the rows in shared memory.
+using LogitsShape = WarpgroupShape<64, 3>;
+using PromptShape = WarpgroupShape<128, 2>;
 
 template <typename Shape>
 bool UsesWarpgroups(const MmaLinearArgs& args, const LaunchContext& context) {
-  return context.warpgroups && BatchesDivide<Shape>(args.depth) &&
-         WarpgroupSharedBytes<Shape>(args.depth / kTileDepth) <= Shape::kMostBytes;
+  return context.warpgroups && ServesDepth<Shape>(args.depth);
 }
 
 // More than 8 rows and at most kMaxFewRows. Blocks of more rows read weights less often; of fewer

@@ -72,6 +72,11 @@ __device__ const Y* ResidualAt(const MmaLinearArgs& args, int32_t row, int32_t n
   return reinterpret_cast<const Y*>(args.residual.data) + row * args.residual.stride + n;
 }
 
+// 0 without biases.
+__device__ inline float BiasAt(const MmaLinearArgs& args, int32_t n) {
+  return args.bias == nullptr ? 0.0f : args.bias[n];
+}
+
 // 0 without a residual.
 template <typename Y>
 __device__ float LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
@@ -120,7 +125,7 @@ __device__ void StoreTotals(const MmaLinearArgs& args, float (&totals)[kTokenTil
   n += lane / 4;
   float bias[4];
 #pragma unroll
-  for (int e = 0; e < 4; ++e) bias[e] = args.bias != nullptr ? args.bias[n + e / 2 * 8] : 0.0f;
+  for (int e = 0; e < 4; ++e) bias[e] = BiasAt(args, n + e / 2 * 8);
 #pragma unroll
   for (int j = 0; j < kTokenTiles; ++j) {
     const int32_t row = first_row + j * kMmaTokens + lane % 4 * 2;

@@ -2,8 +2,6 @@
 // in shared memory and makes tiles of 64 outputs, one a warpgroup at a time, each over all of K: no
 // sum leaves its thread before it is complete. Weights go straight to the registers of the one warp
 // that uses them, some batches ahead, so there is no barrier inside a tile.
-//
-// Rows of x that are too long come in pieces; then a block makes one tile a warpgroup.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +15,19 @@
 
 namespace spry::cuda {
 
-// kTokens: rows of a block. kBatch: tiles of K whose weights a warp fetches at a time, a divisor of
-// a segment; kAhead: batches in registers.
-template <int kTokens_, int kWarpgroups_, int kBatch_, int kAhead_, int kMinBlocks_>
+inline constexpr int kBatch = 3;  // tiles of K whose weights a warp fetches at a time
+inline constexpr int kBatchesAhead = 2;
+using BatchOfWeights = TileOfWeights[kBatch];
+
+// kTokens: rows of a block.
+template <int kTokens_, int kWarpgroups_>
 struct WarpgroupShape {
   static constexpr int kTokens = kTokens_;
   static constexpr int kWarpgroups = kWarpgroups_;
-  static constexpr int kBatch = kBatch_;
-  static constexpr int kAhead = kAhead_;
-  static constexpr int kMinBlocks = kMinBlocks_;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kWarps = kWarpgroups * kWarpgroupWarps;
-  static constexpr int64_t kMostBytes = (kMinBlocks > 1 ? 110 : 222) << 10;  // of shared memory
-  static constexpr int kSums = kTokens / 2;                                  // of a thread
-  static constexpr int kEights = kTokens / 8;                                // of tokens
+  static constexpr int kSums = kTokens / 2;       // of a thread
+  static constexpr int kEights = kTokens / 8;     // of tokens
   static constexpr int kSixteens = kTokens / 16;  // of tokens, as they are stored
 };
 
@@ -40,7 +37,6 @@ struct WarpgroupCounts {
   int32_t outputs = 0;      // tiles of 64, the last maybe in part
   int32_t depth = 0;        // tiles of 32
   int32_t per_segment = 0;  // of depth
-  int32_t piece = 0;        // tiles of 32 in shared memory at a time
 };
 
 // x in shared memory: eights of tokens, in each the tiles of 32 along K, in each four core matrices
@@ -57,10 +53,12 @@ __host__ __device__ constexpr int64_t StagedBytes(int tiles) {
 // Where a warp turns 16 tokens of its 16 outputs around.
 inline constexpr int kTurnStride = kMmaOutputs + 4;
 inline constexpr int kTurnBytes = 16 * kTurnStride * sizeof(float);
+// A multiprocessor has 227 KiB, of which the draws take some.
+inline constexpr int64_t kMostWarpgroupBytes = 222 << 10;
 
 template <typename Shape>
-constexpr int64_t WarpgroupSharedBytes(int piece) {
-  return StagedBytes<Shape>(piece) + Shape::kWarps * kTurnBytes;
+constexpr int64_t WarpgroupSharedBytes(int tiles) {
+  return StagedBytes<Shape>(tiles) + Shape::kWarps * kTurnBytes;
 }
 
 // Rows reach shared memory by 16 bytes, as they lie in memory, and are then put into core matrices
@@ -79,11 +77,11 @@ __device__ void ForPairs(int begin, int end, const Fn& fn) {
   }
 }
 
-// Tiles [first, first + count) of K of the block's rows; count is even. A row beyond the last is
+// `count` tiles of K of the block's rows; count is even. A row beyond the last is
 // zeros: many copies of one line would come from one place.
 template <typename Shape, typename T>
-__device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, int first,
-                          int count, std::byte* staged) {
+__device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, int count,
+                          std::byte* staged) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int half = (count / 2 + 1) / 2;  // of the pairs: turned around while the rest comes
   const auto fetch = [&](int eight, int tile) {
@@ -95,8 +93,8 @@ __device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, 
       const bool inside = row < num_rows;
       CopyAsync16(
           staged + (eight * count + tile + quad / 4) * kStagedTileBytes + RawOffset(g, quad % 4),
-          reinterpret_cast<const T*>(x.data) + (inside ? row * x.stride : 0) +
-              (first + tile) * kTileDepth + quad * 8,
+          reinterpret_cast<const T*>(x.data) + (inside ? row * x.stride : 0) + tile * kTileDepth +
+              quad * 8,
           inside);
     }
   };
@@ -133,7 +131,6 @@ __device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, 
 }
 
 // The weights of one warp: its tiles of 16 outputs in turn, each along K, a batch at a time.
-template <typename Shape>
 struct WeightStream {
   const uint4* next;
   int64_t to_next_tile;  // from the end of one
@@ -141,7 +138,7 @@ struct WeightStream {
   int left;              // of this tile
   int tiles_left;        // after this one
 
-  __device__ void Fetch(TileOfWeights (&a)[Shape::kBatch]) {
+  __device__ void Fetch(BatchOfWeights& a) {
     if (left == 0) {
       if (tiles_left == 0) return;
       --tiles_left;
@@ -150,8 +147,8 @@ struct WeightStream {
     }
     --left;
 #pragma unroll
-    for (int i = 0; i < Shape::kBatch; ++i) a[i].Load(next + i * kTileQuads);
-    next += Shape::kBatch * kTileQuads;
+    for (int i = 0; i < kBatch; ++i) a[i].Load(next + i * kTileQuads);
+    next += kBatch * kTileQuads;
   }
 };
 
@@ -254,11 +251,11 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
 
 // One batch: tiles [0, kBatch) of the K at `operand`. starts: of a segment.
 template <typename Shape, typename T>
-__device__ void MultiplyBatch(float (&sums)[Shape::kSums], const TileOfWeights (&a)[Shape::kBatch],
+__device__ void MultiplyBatch(float (&sums)[Shape::kSums], const BatchOfWeights& a,
                               uint32_t operand, uint32_t group_bytes, bool starts) {
   WarpgroupArrive();
 #pragma unroll
-  for (int i = 0; i < Shape::kBatch; ++i) {
+  for (int i = 0; i < kBatch; ++i) {
     const uint32_t at = operand + i * kStagedTileBytes;
     WarpgroupMma(T{}, sums, a[i].first, OperandAt(at, group_bytes), i > 0 || !starts);
     WarpgroupMma(T{}, sums, a[i].second, OperandAt(at + 2 * kCoreBytes, group_bytes), 1);
@@ -270,11 +267,10 @@ __device__ void MultiplyBatch(float (&sums)[Shape::kSums], const TileOfWeights (
 #endif
 
 template <typename T, typename Y, typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
+__global__ void __launch_bounds__(Shape::kThreads, 1)
     WarpgroupKernel(const __grid_constant__ MmaLinearArgs args,
                     const __grid_constant__ WarpgroupCounts counts, const StepState state) {
 #if SPRY_HAS_WARPGROUP_MMA
-  constexpr int kBatch = Shape::kBatch;
   LetNextStart();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
@@ -286,16 +282,16 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
   // A warp beyond the last output makes it again, for nobody.
   const int32_t begin = min(tile * kWarpgroupWarps + quarter, last);
   const int batches = counts.depth / kBatch;
-  WeightStream<Shape> weights{
+  WeightStream weights{
       .next = args.weight + begin * int64_t{counts.depth} * kTileQuads + lane,
       .to_next_tile = (int64_t{step} * kWarpgroupWarps - 1) * counts.depth * kTileQuads,
       .batches = batches,
       .left = batches,
       .tiles_left = (last - begin) / (step * kWarpgroupWarps)};
-  TileOfWeights a[Shape::kAhead][kBatch];
+  BatchOfWeights a[kBatchesAhead];
 #pragma unroll
-  for (int i = 0; i < Shape::kAhead; ++i) weights.Fetch(a[i]);
-  PrefetchWeights(weights.next, counts.depth - Shape::kAhead * kBatch);
+  for (int i = 0; i < kBatchesAhead; ++i) weights.Fetch(a[i]);
+  PrefetchWeights(weights.next, counts.depth - kBatchesAhead * kBatch);
   __shared__ RowDraw drawn_rows[BlockDraws<Y, Shape>::kRows];
   __shared__ unsigned long long best_draws[BlockDraws<Y, Shape>::kRows];
   const BlockDraws<Y, Shape> draws{drawn_rows, best_draws};
@@ -308,44 +304,32 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
   }
 
   extern __shared__ __align__(128) std::byte staged[];
-  const uint32_t group_bytes = counts.piece * kStagedTileBytes;
+  const uint32_t group_bytes = counts.depth * kStagedTileBytes;
   const auto base = static_cast<uint32_t>(__cvta_generic_to_shared(staged));
-  auto* turn = reinterpret_cast<float(*)[kTurnStride]>(staged + StagedBytes<Shape>(counts.piece) +
+  auto* turn = reinterpret_cast<float(*)[kTurnStride]>(staged + StagedBytes<Shape>(counts.depth) +
                                                        warp * kTurnBytes);
-  const bool whole = counts.piece == counts.depth;
-  if (whole) {
-    StageRows<Shape, T>(args.x, first_row, num_rows, 0, counts.depth, staged);
-    __syncthreads();
-  }
+  StageRows<Shape, T>(args.x, first_row, num_rows, counts.depth, staged);
+  __syncthreads();
   const int rounds = (counts.outputs + step - 1) / step;
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round, tile += step) {
     float totals[Shape::kSums] = {};
     float sums[Shape::kSums] = {};
     int left = counts.per_segment;
-#pragma unroll 1
-    for (int piece = 0; piece < counts.depth; piece += counts.piece) {
-      if (!whole) {
-        if (piece > 0) __syncthreads();
-        StageRows<Shape, T>(args.x, first_row, num_rows, piece, counts.piece, staged);
-        __syncthreads();
-      }
-      const auto multiply = [&](TileOfWeights(&batch)[kBatch], int at)
-          __attribute__((always_inline)) {
-        MultiplyBatch<Shape, T>(sums, batch, base + at * kStagedTileBytes, group_bytes,
-                                left == counts.per_segment);
-        weights.Fetch(batch);
-        left -= kBatch;
-        if (left > 0) return;
-        left = counts.per_segment;
+    const auto multiply = [&](BatchOfWeights & batch, int at) __attribute__((always_inline)) {
+      MultiplyBatch<Shape, T>(sums, batch, base + at * kStagedTileBytes, group_bytes,
+                              left == counts.per_segment);
+      weights.Fetch(batch);
+      left -= kBatch;
+      if (left > 0) return;
+      left = counts.per_segment;
 #pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) totals[i] += sums[i];
-      };
+      for (int i = 0; i < Shape::kSums; ++i) totals[i] += sums[i];
+    };
 #pragma unroll 1
-      for (int at = 0; at < counts.piece; at += Shape::kAhead * kBatch) {
+    for (int at = 0; at < counts.depth; at += kBatchesAhead * kBatch) {
 #pragma unroll
-        for (int i = 0; i < Shape::kAhead; ++i) multiply(a[i], at + i * kBatch);
-      }
+      for (int i = 0; i < kBatchesAhead; ++i) multiply(a[i], at + i * kBatch);
     }
     const int32_t n = (tile * kWarpgroupWarps + quarter) * kMmaOutputs;
     if (n < args.outputs) StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, n, draws);
@@ -357,50 +341,36 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
 #endif
 }
 
-// Whether a kernel of such batches serves this depth.
+// Whether the kernel serves this depth: whole batches in every segment, and rows that fit.
 template <typename Shape>
-constexpr bool BatchesDivide(int32_t depth) {
+constexpr bool ServesDepth(int32_t depth) {
   const int tiles = depth / kTileDepth;
   const int per_segment = SegmentTiles(depth);
-  return tiles % (Shape::kAhead * Shape::kBatch) == 0 && tiles % 2 == 0 &&
-         tiles % per_segment == 0 && per_segment % Shape::kBatch == 0;
-}
-
-// Tiles of K in shared memory at a time: whole rows, or equal parts of them.
-template <typename Shape>
-int PieceOf(int depth_tiles, int64_t most_bytes) {
-  int parts = 1;
-  while (WarpgroupSharedBytes<Shape>(depth_tiles / parts) > most_bytes ||
-         depth_tiles % (parts * Shape::kAhead * Shape::kBatch) != 0) {
-    ++parts;
-  }
-  return depth_tiles / parts;
+  return tiles % (kBatchesAhead * kBatch) == 0 && tiles % per_segment == 0 &&
+         per_segment % kBatch == 0 && WarpgroupSharedBytes<Shape>(tiles) <= kMostWarpgroupBytes;
 }
 
 template <typename T, typename Y, typename Shape>
 void LaunchWarpgroup(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                      const LaunchContext& context) {
   constexpr auto kKernel = WarpgroupKernel<T, Y, Shape>;
+  // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             Shape::kMostBytes);
-  WarpgroupCounts counts{.rows = rows,
-                         .exact = rows > kMaxFewRows,
-                         .outputs = CeilDiv(args.outputs, kWarpgroupOutputs),
-                         .depth = args.depth / kTileDepth,
-                         .per_segment = SegmentTiles(args.depth)};
-  counts.piece = PieceOf<Shape>(counts.depth, Shape::kMostBytes);
+                             kMostWarpgroupBytes);
+  const WarpgroupCounts counts{.rows = rows,
+                               .exact = rows > kMaxFewRows,
+                               .outputs = CeilDiv(args.outputs, kWarpgroupOutputs),
+                               .depth = args.depth / kTileDepth,
+                               .per_segment = SegmentTiles(args.depth)};
   const int32_t groups = CeilDiv(rows, Shape::kTokens);
   const int32_t tiles = CeilDiv(counts.outputs, Shape::kWarpgroups);
-  int32_t blocks = tiles;
-  if (counts.piece == counts.depth) {
-    // As many tiles for every block.
-    const int32_t most = std::max(1, context.processors * Shape::kMinBlocks / groups);
-    blocks = CeilDiv(tiles, CeilDiv(tiles, most));
-  }
+  // As many tiles for every block.
+  const int32_t most = std::max(1, context.processors / groups);
+  const int32_t blocks = CeilDiv(tiles, CeilDiv(tiles, most));
   LaunchOverlapped(context,
                    {.blocks = dim3(groups, blocks),
                     .threads = Shape::kThreads,
-                    .shared_bytes = static_cast<size_t>(WarpgroupSharedBytes<Shape>(counts.piece))},
+                    .shared_bytes = static_cast<size_t>(WarpgroupSharedBytes<Shape>(counts.depth))},
                    kKernel, args, counts, state);
 }
 

@@ -55,10 +55,10 @@ __device__ inline void WarpgroupWait() {
 #define SPRY_NAMES16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SPRY_NAMES32 \
   SPRY_NAMES16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define SPRY_NAMES64                                                                     \
-  SPRY_NAMES32                                                                           \
-      ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
-      ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SPRY_NAMES64                                                                 \
+  SPRY_NAMES32                                                                       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 // a0..a3, b and keep are the operands after the sums. keep 0: d is only written.
 #define SPRY_WARPGROUP_MMA(Element, type, n, d_names, d_operands, a0, a1, a2, a3, b, keep)      \
   __device__ inline void WarpgroupMma(Element, float(&d)[n / 2], const uint4& a, uint64_t from, \
@@ -72,8 +72,6 @@ __device__ inline void WarpgroupWait() {
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(from), "r"(adds));               \
   }
 #define SPRY_WARPGROUP_MMAS(Element, type)                                                      \
-  SPRY_WARPGROUP_MMA(Element, type, 32, SPRY_NAMES16, SPRY_D16(0), "%16", "%17", "%18", "%19",  \
-                     "%20", "%21")                                                              \
   SPRY_WARPGROUP_MMA(Element, type, 64, SPRY_NAMES32, SPRY_D32(0), "%32", "%33", "%34", "%35",  \
                      "%36", "%37")                                                              \
   SPRY_WARPGROUP_MMA(Element, type, 128, SPRY_NAMES64, SPRY_D64(0), "%64", "%65", "%66", "%67", \
