@@ -21,6 +21,16 @@ namespace {
 // Compute capability of the first cards with programmatic dependent launch: Hopper.
 constexpr int kFirstOverlapping = 9;
 
+// Warpgroup products are in code for sm_90a, which runs on 9.0 alone.
+bool HasWarpgroups(const cudaDeviceProp& properties) {
+#ifdef SPRY_CUDA_SM90A
+  return properties.major == 9 && properties.minor == 0;
+#else
+  (void)properties;
+  return false;
+#endif
+}
+
 double Attribute(cudaDeviceAttr attribute, int ordinal) {
   int value = 0;
   return cudaDeviceGetAttribute(&value, attribute, ordinal) == cudaSuccess ? value : 0;
@@ -133,6 +143,7 @@ class CudaDevice final : public Device {
                                .pieces = std::move(pieces),
                                .processors = properties_.multiProcessorCount,
                                .overlap = properties_.major >= kFirstOverlapping,
+                               .warpgroups = HasWarpgroups(properties_),
                                .attention = attention_[attention]});
   }
 

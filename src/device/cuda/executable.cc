@@ -273,7 +273,8 @@ class CudaExecutable final : public Executable {
     const LaunchContext context{.stream = stream_.get(),
                                 .shape = shape,
                                 .processors = options_.processors,
-                                .overlap = overlap};
+                                .overlap = overlap,
+                                .warpgroups = options_.warpgroups};
     for (int i = piece.begin; i < piece.end; ++i) {
       const BoundLaunch& bound = launches_[i];
       bound.launch(bound.args, step_state_, context);

@@ -18,6 +18,7 @@ struct CudaExecutableOptions {
   std::vector<Piece> pieces;  // how a step is launched; one that splits alone: without graphs
   int32_t processors = 1;     // multiprocessors of the card
   bool overlap = false;       // programmatic dependent launch
+  bool warpgroups = false;    // products of warpgroup_mma.cuh
   CudaAttentionBackend attention;
 };
 

@@ -27,8 +27,9 @@ namespace spry::cuda {
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   LaunchShape shape;
-  int32_t processors = 1;  // multiprocessors of the card
-  bool overlap = false;    // the card knows programmatic dependent launch (overlap.cuh)
+  int32_t processors = 1;   // multiprocessors of the card
+  bool overlap = false;     // the card knows programmatic dependent launch (overlap.cuh)
+  bool warpgroups = false;  // the card and its code have warpgroup_mma.cuh
 };
 
 using LaunchFn = void (*)(const void* args, const StepState& state, const LaunchContext& context);

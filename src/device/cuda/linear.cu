@@ -141,6 +141,7 @@ Result<BoundLaunch> BindMma(const OpRecord& op, BindContext& context) {
     args.normed = context.Resolve(op.outputs[1]);
     args.norm = {.kind = params.norm,
                  .epsilon = params.norm_epsilon,
+                 .inverse_width = 1.0f / static_cast<float>(args.depth),
                  .weight = context.Floats(op.weights[first])};
     if (params.norm == NormKind::kLayer) args.norm.bias = context.Floats(op.weights[first + 1]);
   }

@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(kLinearThreads, 2)
   for (int buffer = 0; tile < counts.outputs; tile += blocks, buffer ^= 1) {
     float residual[Shape::kItems];  // fetched while the products run
     LoadResiduals<Y, Shape>(args, 0, counts.rows, tile * kMmaOutputs + output, residual);
-    const float bias = args.bias != nullptr ? args.bias[tile * kMmaOutputs + output] : 0.0f;
-    float sums[kTokenTiles][4] = {};
+    const float bias = BiasAt(args, tile * kMmaOutputs + output);
+    float sums[1][kTokenTiles][4] = {};
     uint4 b[kBAhead][kTokenTiles];
     const auto fetch = [&](int i, int at) __attribute__((always_inline)) {
       if (at >= length) return;
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kLinearThreads, 2)
         if (first + i >= length) break;
         const TileOfWeights a = ring.Take();
 #pragma unroll
-        for (int j = 0; j < kTokenTiles; ++j) AddTile<T>(sums[j], a, b[i][j]);
+        for (int j = 0; j < kTokenTiles; ++j) AddTile<T>(sums[0][j], a, b[i][j]);
         ring.Fetch();
         fetch(i, first + i + kBAhead);
       }
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kLinearThreads, 2)
 
 template <typename T, typename Y, int kTokenTiles>
 void LaunchDeep(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
-  constexpr auto kKernel = DeepKernel<T, Y, FewRowsShape<kTokenTiles, 1, false>>;
+  constexpr auto kKernel = DeepKernel<T, Y, FewRowsShape<kTokenTiles, 1, 1, false>>;
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(kDeepRingBytes));

@@ -15,7 +15,6 @@
 
 namespace spry::cuda {
 
-inline constexpr int kMaxFewRows = 256;  // more than that: linear_many_rows.cuh
 static_assert(kMaxFewRows >= kMaxDrawnRows);
 inline constexpr int64_t kFusedNormBytes = 112 << 10;
 // Blocks per multiprocessor of a kernel that has more tiles than that; each then makes several.
@@ -23,25 +22,30 @@ inline constexpr int kBlocksPerProcessor = 2;
 
 // kTiles: of a segment that are in flight. kWhole: they are the segment. kNormChunks: of a row that
 // is normed on the way in (normalize.cuh); 0: none.
-template <int kTokenTiles_, int kTiles_, bool kWhole_, int kNormChunks_ = 0>
+template <int kTokenTiles_, int kOutputTiles_, int kTiles_, bool kWhole_, int kNormChunks_ = 0>
 struct FewRowsShape {
   static constexpr int kTokenTiles = kTokenTiles_;
+  static constexpr int kOutputTiles = kOutputTiles_;
   static constexpr int kTiles = kTiles_;
   static constexpr bool kWhole = kWhole_;
   static constexpr int kNormChunks = kNormChunks_;
   static constexpr int kRows = kTokenTiles * kMmaTokens;
-  // Of y, per thread.
-  static constexpr int kItems = (kMmaOutputs * kRows + kLinearThreads - 1) / kLinearThreads;
-  // Norm weights that are few enough wait in registers for the rows.
-  static constexpr bool kNormAhead = kNormChunks > 0 && kNormChunks <= 4;
-  static constexpr int kBuffers = kTokenTiles <= 4 ? 2 : 1;  // of partial sums
-  static constexpr int kMinBlocks = kTiles > 4 || kNormChunks > 4 ? 1 : 2;
+  static constexpr int kOutputs = kOutputTiles * kMmaOutputs;
+  // Item m of a thread is output thread % kOutputs of token m * kTokensPerItem + thread / kOutputs.
+  static constexpr int kTokensPerItem = kLinearThreads / kOutputs;
+  static constexpr int kItems = (kRows + kTokensPerItem - 1) / kTokensPerItem;
+  // Norm weights wait for the rows: in registers where a warp norms one short row.
+  static constexpr bool kNormAhead = kTokenTiles == 1 && kNormChunks > 0 && kNormChunks <= 4;
+  static constexpr bool kNormShared = kNormChunks > 0 && !kNormAhead;
+  static constexpr int kNormTogether = kTokenTiles > 1 && kNormChunks <= 4 ? 2 : 1;
+  static constexpr int kBuffers = kTokenTiles * kOutputTiles <= 4 ? 2 : 1;  // of partial sums
+  static constexpr int kMinBlocks = kTiles * kOutputTiles > 6 || kNormChunks > 4 ? 1 : 2;
   static constexpr bool kKeepsB = kWhole && kTokenTiles <= 2;  // for every tile of outputs
 };
 
 struct FewRowsCounts {
   int32_t rows = 0;         // of the bucket
-  int32_t outputs = 0;      // tiles of 16
+  int32_t outputs = 0;      // tiles, of kOutputs
   int32_t depth = 0;        // tiles of 32
   int32_t per_segment = 0;  // of depth
 };
@@ -49,17 +53,22 @@ struct FewRowsCounts {
 // Partial sums of a block: [segment][token][output]. Stores of a warp meet all banks.
 template <typename Shape>
 struct PartialSums {
-  static constexpr int kStride = kMmaOutputs + 4;
+  static constexpr int kStride = Shape::kOutputs + 4;
   float values[kSegments][Shape::kRows][kStride];
 
-  __device__ void Put(int segment, int g, int t, const float (&sums)[Shape::kTokenTiles][4]) {
+  __device__ void Put(int segment, int g, int t,
+                      const float (&sums)[Shape::kOutputTiles][Shape::kTokenTiles][4]) {
 #pragma unroll
-    for (int j = 0; j < Shape::kTokenTiles; ++j) {
-      float(*row)[kStride] = &values[segment][j * kMmaTokens + 2 * t];
-      row[0][g] = sums[j][0];
-      row[1][g] = sums[j][1];
-      row[0][g + 8] = sums[j][2];
-      row[1][g + 8] = sums[j][3];
+    for (int o = 0; o < Shape::kOutputTiles; ++o) {
+#pragma unroll
+      for (int j = 0; j < Shape::kTokenTiles; ++j) {
+        float(*row)[kStride] = &values[segment][j * kMmaTokens + 2 * t];
+        const int at = o * kMmaOutputs + g;
+        row[0][at] = sums[o][j][0];
+        row[1][at] = sums[o][j][1];
+        row[0][at + 8] = sums[o][j][2];
+        row[1][at + 8] = sums[o][j][3];
+      }
     }
   }
   __device__ float Total(int used, int token, int output) const {
@@ -75,8 +84,16 @@ struct PartialSums {
   }
 };
 
+// Where a block's rows are normed: the norm's weights and biases, f32, then the rows.
 template <typename Shape>
-__device__ void LoadScales(const MmaLinearArgs& args, NormScale* ahead) {
+__host__ __device__ constexpr int64_t NormSharedBytes(int32_t depth) {
+  return (Shape::kNormShared ? int64_t{depth} * 2 * sizeof(float) : 0) +
+         (Shape::kNormChunks > 0 ? int64_t{Shape::kRows} * SharedStride(depth) * 2 : 0);
+}
+
+// Before the kernel before this one has ended.
+template <typename Shape>
+__device__ void LoadScales(const MmaLinearArgs& args, NormScale* ahead, float* shared) {
   if constexpr (Shape::kNormAhead) {
 #pragma unroll
     for (int c = 0; c < Shape::kNormChunks; ++c) {
@@ -85,50 +102,95 @@ __device__ void LoadScales(const MmaLinearArgs& args, NormScale* ahead) {
       if (first < args.depth) ahead[c].Load(args.norm, first);
     }
   }
-}
-
-// Row `row` of x, which is row r of the block's, normed or not.
-template <typename Shape, typename T>
-__device__ const T* RowOf(const MmaLinearArgs& args, const T* normed, int r, int32_t row) {
-  if constexpr (Shape::kNormChunks > 0) {
-    return normed + r * SharedStride(args.depth);
-  } else {
-    return reinterpret_cast<const T*>(args.x.data) + row * args.x.stride;
+  if constexpr (Shape::kNormShared) {
+    const bool biased = args.norm.kind == NormKind::kLayer;  // else zeros
+    for (int32_t k = static_cast<int32_t>(threadIdx.x) * 4; k < args.depth;
+         k += kLinearThreads * 4) {
+      CopyAsync16(shared + k, args.norm.weight + k, true);
+      CopyAsync16(shared + args.depth + k, biased ? args.norm.bias + k : args.norm.weight, biased);
+    }
+    asm volatile("cp.async.commit_group;");
   }
 }
 
+// Column `column` of this lane's rows, normed or not.
 template <typename Shape, typename T>
-__device__ void NormRows(const MmaLinearArgs& args, const NormScale* ahead, int32_t first_row,
-                         int32_t num_rows, T* normed) {
+__device__ void FindRows(const MmaLinearArgs& args, const T* normed, int32_t first_row,
+                         int32_t num_rows, int32_t column, const T* (&rows)[Shape::kTokenTiles]) {
+  const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+#pragma unroll
+  for (int j = 0; j < Shape::kTokenTiles; ++j) {
+    const int r = j * kMmaTokens + g;
+    if constexpr (Shape::kNormChunks > 0) {
+      rows[j] = normed + r * SharedStride(args.depth) + column;
+    } else {
+      const int32_t row = min(first_row + r, num_rows - 1);
+      rows[j] = reinterpret_cast<const T*>(args.x.data) + row * args.x.stride + column;
+    }
+  }
+}
+
+template <int kTiles, int kTokenTiles, typename T>
+__device__ void KeepB(const T* const (&rows)[kTokenTiles], uint4 (&kept)[kTiles][kTokenTiles]) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < kTokenTiles; ++j) kept[i][j] = LoadB(rows[j] + i * kTileDepth);
+  }
+}
+
+// Rows beyond the last are the last again. A warp's rows are normed a few at once, for the latency
+// of each, while the next few are on their way.
+template <typename Shape, typename T>
+__device__ void NormRows(const MmaLinearArgs& args, const NormScale* ahead, const float* shared,
+                         int32_t first_row, int32_t num_rows, T* normed) {
+  constexpr int kChunks = Shape::kNormChunks;
+  constexpr int kTogether = Shape::kNormTogether;
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int32_t stride = SharedStride(args.depth);
+  const auto load = [&](int i, RowChunks<kChunks>(&rows)[kTogether]) {
 #pragma unroll
-  for (int i = 0; i < Shape::kTokenTiles; ++i) {
-    const int r = i * kLinearWarps + warp;
-    if (first_row + r >= num_rows) break;
-    const T* x = reinterpret_cast<const T*>(args.x.data) + (first_row + r) * args.x.stride;
-    NormalizeRow<Shape::kNormChunks>(args.norm, x, normed + r * stride, args.depth,
-                                     [&](int c, int32_t first) {
-                                       NormScale scale;
-                                       if constexpr (Shape::kNormAhead) {
-                                         scale = ahead[c];
-                                       } else {
-                                         scale.Load(args.norm, first);
-                                       }
-                                       return scale;
-                                     });
+    for (int m = 0; m < kTogether; ++m) {
+      const int32_t r = min(first_row + (i + m) * kLinearWarps + warp, num_rows - 1);
+      rows[m].Load(reinterpret_cast<const T*>(args.x.data) + r * args.x.stride, args.depth);
+    }
+  };
+  const auto scale_of = [&](int c, int32_t first) {
+    NormScale scale;
+    if constexpr (Shape::kNormAhead) {
+      scale = ahead[c];
+    } else {
+      LoadFloats8(shared + first, scale.weight);
+      LoadFloats8(shared + args.depth + first, scale.bias);
+    }
+    return scale;
+  };
+  if (Shape::kNormAhead && first_row + warp >= num_rows) return;
+  RowChunks<kChunks> next[kTogether];
+  load(0, next);
+#pragma unroll
+  for (int i = 0; i < Shape::kTokenTiles; i += kTogether) {
+    RowChunks<kChunks> rows[kTogether];
+#pragma unroll
+    for (int m = 0; m < kTogether; ++m) rows[m] = next[m];
+    if (i + kTogether < Shape::kTokenTiles) load(i + kTogether, next);
+    T* y = normed + (i * kLinearWarps + warp) * stride;
+    const auto await_scales = [&] {
+      if (!Shape::kNormShared || i > 0) return;
+      asm volatile("cp.async.wait_group 0;" ::: "memory");
+      __syncthreads();
+    };
+    NormalizeRows<kTogether>(args.norm, rows, y, kLinearWarps * stride, args.depth, scale_of,
+                             await_scales);
   }
 }
-
-// Item m of a thread is one output of the block's token m * kTokensPerItem + thread / kMmaOutputs.
-inline constexpr int kTokensPerItem = kLinearThreads / kMmaOutputs;
 
 template <typename Y, typename Shape>
 __device__ void LoadResiduals(const MmaLinearArgs& args, int32_t first_row, int32_t num_rows,
                               int32_t n, float (&residual)[Shape::kItems]) {
 #pragma unroll
   for (int m = 0; m < Shape::kItems; ++m) {
-    const int token = m * kTokensPerItem + static_cast<int>(threadIdx.x) / kMmaOutputs;
+    const int token = Shape::kTokensPerItem * m + static_cast<int>(threadIdx.x) / Shape::kOutputs;
     residual[m] = LoadResidual<Y>(args, min(first_row + token, num_rows - 1), n);
   }
 }
@@ -149,6 +211,7 @@ struct Draws {
   static constexpr bool kMayDraw = std::is_same_v<Y, float>;
   static constexpr int kRows = kMayDraw ? Shape::kRows : 1;
   static constexpr int kItems = kMayDraw ? Shape::kItems : 0;
+  static constexpr int kDrawLanes = Shape::kOutputs < kWarpThreads ? Shape::kOutputs : kWarpThreads;
 
   const DrawArgs& args;
   int32_t first_row;
@@ -159,7 +222,7 @@ struct Draws {
       : args(args), first_row(first_row), rows(rows) {}
   __device__ bool on() const { return kMayDraw && args.best != nullptr; }
   __device__ static int Token(int item) {
-    return item * kTokensPerItem + static_cast<int>(threadIdx.x) / kMmaOutputs;
+    return item * Shape::kTokensPerItem + static_cast<int>(threadIdx.x) / Shape::kOutputs;
   }
   // A barrier must follow.
   __device__ void Load() {
@@ -177,8 +240,8 @@ struct Draws {
 #pragma unroll
     for (int m = 0; m < kItems; ++m) {
       const bool inside = Token(m) < kRows;  // half of the block has no row of 8
-      LeaveBest<kMmaOutputs>(args, inside && rows[inside ? Token(m) : 0].wanted(), best[m],
-                             first_row + Token(m));
+      LeaveBest<kDrawLanes>(args, inside && rows[inside ? Token(m) : 0].wanted(), best[m],
+                            first_row + Token(m));
     }
   }
   // Early finds spare the other blocks most of their scores.
@@ -197,14 +260,22 @@ template <typename Y, typename Shape>
 __device__ void StoreSums(const MmaLinearArgs& args, const PartialSums<Shape>& partial, int used,
                           float bias, const float (&residual)[Shape::kItems], const OutputTile& at,
                           Draws<Y, Shape>& draws) {
-  const int output = static_cast<int>(threadIdx.x) % kMmaOutputs;
+  const int output = static_cast<int>(threadIdx.x) % Shape::kOutputs;
+  float sums[Shape::kItems];
+  float biases[Shape::kItems];
 #pragma unroll
   for (int m = 0; m < Shape::kItems; ++m) {
-    const int token = m * kTokensPerItem + static_cast<int>(threadIdx.x) / kMmaOutputs;
+    const int token = Shape::kTokensPerItem * m + static_cast<int>(threadIdx.x) / Shape::kOutputs;
+    sums[m] = token < Shape::kRows ? partial.Total(used, token, output) : 0.0f;
+    biases[m] = bias;
+  }
+  FinishSums(args, biases, residual, sums);
+#pragma unroll
+  for (int m = 0; m < Shape::kItems; ++m) {
+    const int token = Shape::kTokensPerItem * m + static_cast<int>(threadIdx.x) / Shape::kOutputs;
     if (token >= Shape::kRows || at.first_row + token >= at.num_rows) break;
-    const Y y = StoreSum<Y>(args, partial.Total(used, token, output), bias, residual[m],
-                            at.first_row + token, at.first_output + output);
-    draws.See(m, y, at.first_output + output);
+    StoreValue<Y>(args, sums[m], at.first_row + token, at.first_output + output);
+    draws.See(m, sums[m], at.first_output + output);
   }
 }
 
@@ -216,6 +287,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
                   const __grid_constant__ FewRowsCounts counts) {
   constexpr int kTiles = Shape::kTiles;
   constexpr int kTokenTiles = Shape::kTokenTiles;
+  constexpr int kOutputTiles = Shape::kOutputTiles;
   LetNextStart();
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarpThreads;
@@ -227,51 +299,44 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   const int end = min(begin + counts.per_segment, counts.depth);
   const int used = (counts.depth + counts.per_segment - 1) / counts.per_segment;
   const bool works = begin < end;
-  int tile = static_cast<int>(blockIdx.y);  // of outputs
-  const uint4* weights =
-      args.weight + lane + static_cast<uint32_t>(tile * counts.depth + begin) * int64_t{kTileQuads};
-  const int64_t next_weights = int64_t{static_cast<int>(gridDim.y) * counts.depth} * kTileQuads;
-  TileOfWeights a[kTiles];
+  int tile = static_cast<int>(blockIdx.y);                // of outputs
+  const uint32_t per_output = counts.depth * kTileQuads;  // weights, of 16 outputs
+  const uint4* weights = args.weight + lane +
+                         static_cast<uint32_t>(tile * kOutputTiles) * int64_t{per_output} +
+                         begin * kTileQuads;
+  const int64_t next_weights = int64_t{gridDim.y * kOutputTiles} * per_output;
+  TileOfWeights a[kTiles][kOutputTiles];
   // A whole segment has no tile that is missing.
   const auto fetch = [&](const uint4* from, int i, int at) __attribute__((always_inline)) {
-    if (Shape::kWhole || at + i < end) a[i].Load(from + i * kTileQuads);
+    if (!Shape::kWhole && at + i >= end) return;
+#pragma unroll
+    for (int o = 0; o < kOutputTiles; ++o) a[i][o].Load(from + o * per_output + i * kTileQuads);
   };
   if (works) {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) fetch(weights, i, begin);
   }
-  const int output = thread % kMmaOutputs;
-  float bias = 0.0f;
-  if (args.bias != nullptr) bias = args.bias[tile * kMmaOutputs + output];
+  const int output = thread % Shape::kOutputs;
+  float bias = BiasAt(args, tile * Shape::kOutputs + output);
   NormScale ahead[Shape::kNormAhead ? Shape::kNormChunks : 1];
-  LoadScales<Shape>(args, ahead);
+  extern __shared__ __align__(16) std::byte shared[];
+  float* scales = reinterpret_cast<float*>(shared);
+  LoadScales<Shape>(args, ahead, scales);
   AwaitPrevious();
   __shared__ RowDraw drawn_rows[Draws<Y, Shape>::kRows];
   Draws<Y, Shape> draws(args.draw, first_row, drawn_rows);
   draws.Load();
 
-  extern __shared__ __align__(16) std::byte shared[];
-  T* normed = reinterpret_cast<T*>(shared);
+  T* normed = reinterpret_cast<T*>(scales + (Shape::kNormShared ? 2 * args.depth : 0));
   if constexpr (Shape::kNormChunks > 0) {
-    NormRows<Shape>(args, ahead, first_row, counts.rows, normed);
+    NormRows<Shape>(args, ahead, scales, first_row, counts.rows, normed);
     __syncthreads();
   }
   const T* rows[kTokenTiles];  // where this lane's B of its segment begins
-#pragma unroll
-  for (int j = 0; j < kTokenTiles; ++j) {
-    const int r = j * kMmaTokens + g;
-    rows[j] = RowOf<Shape>(args, normed, r, min(first_row + r, counts.rows - 1)) +
-              begin * kTileDepth + t * 8;
-  }
+  FindRows<Shape>(args, normed, first_row, counts.rows, begin * kTileDepth + t * 8, rows);
   uint4 kept[Shape::kKeepsB ? kTiles : 1][kTokenTiles];
   if constexpr (Shape::kKeepsB) {
-    if (works) {
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-        for (int j = 0; j < kTokenTiles; ++j) kept[i][j] = LoadB(rows[j] + i * kTileDepth);
-      }
-    }
+    if (works) KeepB(rows, kept);
   }
 
   __shared__ PartialSums<Shape> partial[Shape::kBuffers];
@@ -279,18 +344,22 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   int tiles_done = 0;
   while (true) {
     float residual[Shape::kItems];  // fetched while the products run
-    LoadResiduals<Y, Shape>(args, first_row, counts.rows, tile * kMmaOutputs + output, residual);
+    LoadResiduals<Y, Shape>(args, first_row, counts.rows, tile * Shape::kOutputs + output,
+                            residual);
     const int next_tile = tile + static_cast<int>(gridDim.y);
     const bool more = next_tile < counts.outputs;
-    float sums[kTokenTiles][4] = {};
+    float sums[kOutputTiles][kTokenTiles][4] = {};
+    const auto add = [&](int i, int j, const uint4& b) __attribute__((always_inline)) {
+#pragma unroll
+      for (int o = 0; o < kOutputTiles; ++o) AddTile<T>(sums[o][j], a[i][o], b);
+    };
     if (works) {
       if constexpr (Shape::kWhole) {
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
           for (int j = 0; j < kTokenTiles; ++j) {
-            AddTile<T>(
-                sums[j], a[i],
+            add(i, j,
                 Shape::kKeepsB ? kept[Shape::kKeepsB ? i : 0][j] : LoadB(rows[j] + i * kTileDepth));
           }
           if (more) fetch(weights + next_weights, i, begin);
@@ -303,7 +372,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
             if (at + i >= end) break;
 #pragma unroll
             for (int j = 0; j < kTokenTiles; ++j) {
-              AddTile<T>(sums[j], a[i], LoadB(rows[j] + (at - begin + i) * kTileDepth));
+              add(i, j, LoadB(rows[j] + (at - begin + i) * kTileDepth));
             }
             fetch(from + kTiles * kTileQuads, i, at + kTiles);
           }
@@ -317,12 +386,12 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
     partial[buffer].Put(warp, g, t, sums);
     __syncthreads();
     StoreSums<Y>(args, partial[buffer], used, bias, residual,
-                 {first_row, counts.rows, tile * kMmaOutputs}, draws);
+                 {first_row, counts.rows, tile * Shape::kOutputs}, draws);
     if (!more) break;
     if (draws.on()) draws.Exchange(++tiles_done);
     tile = next_tile;
     weights += next_weights;
-    if (args.bias != nullptr) bias = args.bias[tile * kMmaOutputs + output];
+    bias = BiasAt(args, tile * Shape::kOutputs + output);
     // With two buffers the next barrier says that this one is free again.
     if constexpr (Shape::kBuffers == 1) {
       __syncthreads();
@@ -336,15 +405,14 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
 template <typename T, typename Y, typename Shape>
 void LaunchFewRows(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
   constexpr auto kKernel = FewRowsKernel<T, Y, Shape>;
-  int64_t shared = 0;
+  const int64_t shared = NormSharedBytes<Shape>(args.depth);
   if constexpr (Shape::kNormChunks > 0) {
-    shared = int64_t{Shape::kRows} * SharedStride(args.depth) * sizeof(T);
     // Cheap, and remembered by the driver; part of recording, never of a replayed step.
     (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(kFusedNormBytes));
   }
   const FewRowsCounts counts{.rows = rows,
-                             .outputs = args.outputs / kMmaOutputs,
+                             .outputs = args.outputs / Shape::kOutputs,
                              .depth = args.depth / kTileDepth,
                              .per_segment = SegmentTiles(args.depth)};
   const int32_t groups = CeilDiv(rows, Shape::kRows);

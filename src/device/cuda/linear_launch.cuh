@@ -1,76 +1,147 @@
 // Which tensor-core kernel makes a linear, by rows and depth. All of them make the same bits.
 #pragma once
 
+#include <type_traits>
+
 #include "device/cuda/linear_deep.cuh"
 #include "device/cuda/linear_few_rows.cuh"
 #include "device/cuda/linear_many_rows.cuh"
+#include "device/cuda/linear_warpgroup.cuh"
 #include "device/cuda/linear_wide.cuh"
 
 namespace spry::cuda {
+
+inline constexpr int32_t kMaxNormedLogits = 32;
 
 // Depths with an instance of their own: a segment is one run of 3 tiles (K up to 768) or 12 (3072).
 inline bool SegmentIs(const MmaLinearArgs& args, int tiles) {
   return SegmentTiles(args.depth) == tiles && args.depth / kTileDepth % tiles == 0;
 }
 
-template <typename T, typename Y, int kTokenTiles>
-void LaunchFewRowsOf(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
-  if (SegmentIs(args, 3)) {
-    return LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 3, true>>(args, rows, context);
+// Blocks of kTokenTiles eights of rows by kOutputTiles tiles of outputs, if all of them run at
+// once.
+template <typename Shape>
+bool RunsAtOnce(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context,
+                int32_t waves = 1) {
+  return args.outputs % Shape::kOutputs == 0 &&
+         args.outputs / Shape::kOutputs * CeilDiv(rows, Shape::kRows) <=
+             context.processors * Shape::kMinBlocks * waves;
+}
+
+// A segment of 12 tiles fills the registers of one block a multiprocessor, and is worth it while
+// there is one for every block. False: there is not.
+template <typename T, typename Y>
+bool LaunchWholeSegments(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
+  if (!SegmentIs(args, 12)) return false;
+  if (rows <= 8) {
+    LaunchFewRows<T, Y, FewRowsShape<1, 1, 12, true>>(args, rows, context);
+  } else if (RunsAtOnce<FewRowsShape<2, 1, 12, true>>(args, rows, context)) {
+    LaunchFewRows<T, Y, FewRowsShape<2, 1, 12, true>>(args, rows, context);
+  } else if (RunsAtOnce<FewRowsShape<4, 1, 12, true>>(args, rows, context)) {
+    LaunchFewRows<T, Y, FewRowsShape<4, 1, 12, true>>(args, rows, context);
+  } else {
+    return false;
   }
-  if constexpr (kTokenTiles == 1) {
-    if (SegmentIs(args, 12)) {
-      return LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 12, true>>(args, rows, context);
+  return true;
+}
+
+// Warpgroup products pay where there is much to do with the rows in shared memory.
+using LogitsShape = WarpgroupShape<64, 3>;
+using PromptShape = WarpgroupShape<128, 2>;
+
+template <typename Shape>
+bool UsesWarpgroups(const MmaLinearArgs& args, const LaunchContext& context) {
+  return context.warpgroups && ServesDepth<Shape>(args.depth);
+}
+
+// More than 8 rows and at most kMaxFewRows. Blocks of more rows read weights less often; of fewer
+// rows, there are more of them.
+template <typename T, typename Y>
+void LaunchProductOfFew(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
+  if (SegmentIs(args, 3) && args.outputs % (2 * kMmaOutputs) == 0) {
+    using Small = FewRowsShape<2, 2, 3, true>;
+    using Large = FewRowsShape<4, 2, 3, true>;
+    if (!RunsAtOnce<Small>(args, rows, context) && RunsAtOnce<Large>(args, rows, context)) {
+      return LaunchFewRows<T, Y, Large>(args, rows, context);
     }
+    return LaunchFewRows<T, Y, Small>(args, rows, context);
   }
-  LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 4, false>>(args, rows, context);
+  if (rows <= 16 || RunsAtOnce<FewRowsShape<2, 1, 4, false>>(args, rows, context)) {
+    return LaunchFewRows<T, Y, FewRowsShape<2, 1, 4, false>>(args, rows, context);
+  }
+  if (rows <= 32 || RunsAtOnce<FewRowsShape<4, 1, 4, false>>(args, rows, context)) {
+    return LaunchFewRows<T, Y, FewRowsShape<4, 1, 4, false>>(args, rows, context);
+  }
+  LaunchFewRows<T, Y, FewRowsShape<8, 1, 4, false>>(args, rows, context);
 }
 
 template <typename T, typename Y>
 void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                    const LaunchContext& context) {
+  constexpr bool kLogits = std::is_same_v<Y, float>;
   if (IsDeep(args, rows)) {
     return rows <= 8 ? LaunchDeep<T, Y, 1>(args, rows, context)
                      : LaunchDeep<T, Y, 2>(args, rows, context);
   }
-  if (rows <= 8) return LaunchFewRowsOf<T, Y, 1>(args, rows, context);
-  // Few outputs leave multiprocessors idle: then more blocks, of fewer rows.
-  const auto fits = [&](int block_rows) {
-    return args.outputs / kMmaOutputs * CeilDiv(rows, block_rows) <=
-           context.processors * kBlocksPerProcessor;
-  };
-  if (rows <= 16 || fits(16)) return LaunchFewRowsOf<T, Y, 2>(args, rows, context);
-  if (rows <= 32 || fits(32)) return LaunchFewRowsOf<T, Y, 4>(args, rows, context);
-  if (rows <= kMaxFewRows) return LaunchFewRowsOf<T, Y, 8>(args, rows, context);
-  LaunchOverlapped(
-      context,
-      {.blocks = dim3(CeilDiv(args.outputs / kMmaOutputs, kLinearWarps), CeilDiv(rows, kBlockRows)),
-       .threads = kLinearThreads},
-      ManyRowsKernel<T, Y>, args, state);
+  if (LaunchWholeSegments<T, Y>(args, rows, context)) return;
+  if (rows <= 8) {
+    if (SegmentIs(args, 3)) {
+      return LaunchFewRows<T, Y, FewRowsShape<1, 1, 3, true>>(args, rows, context);
+    }
+    return LaunchFewRows<T, Y, FewRowsShape<1, 1, 4, false>>(args, rows, context);
+  }
+  if constexpr (kLogits) {
+    if (rows > kMaxNormedLogits && UsesWarpgroups<LogitsShape>(args, context)) {
+      return LaunchWarpgroup<T, Y, LogitsShape>(args, rows, state, context);
+    }
+  } else {
+    const int32_t blocks = args.outputs / 128 * CeilDiv(rows, PromptShape::kTokens);
+    if (blocks >= context.processors && UsesWarpgroups<PromptShape>(args, context)) {
+      return LaunchWarpgroup<T, Y, PromptShape>(args, rows, state, context);
+    }
+  }
+  if (rows <= kMaxFewRows) return LaunchProductOfFew<T, Y>(args, rows, context);
+  if (args.outputs / 64 * CeilDiv(rows, 64) < context.processors) {
+    return LaunchManyRows<T, Y, ManyRowsShape<4, 2>>(args, rows, state, context);
+  }
+  LaunchManyRows<T, Y, ManyRowsShape<4, 4>>(args, rows, state, context);
 }
 
-template <typename T, typename Y, int kTokenTiles>
-bool LaunchNormedFewRows(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
-  if (SegmentIs(args, 3)) {
-    LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 3, true, 3>>(args, rows, context);
-    return true;
-  }
-  const int64_t bytes = int64_t{kTokenTiles} * kMmaTokens * SharedStride(args.depth) * 2;
-  if (kTokenTiles > 2 || bytes > kFusedNormBytes) return false;
-  if constexpr (kTokenTiles <= 2) {
-    LaunchFewRows<T, Y, FewRowsShape<kTokenTiles, 4, false, kMaxRowChunks>>(args, rows, context);
-  }
+template <typename T, typename Y, typename Shape>
+bool LaunchNormedAs(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
+  LaunchFewRows<T, Y, Shape>(args, rows, context);
   return true;
 }
 
-// False: no kernel norms so many rows of this depth on the way in.
+template <typename T, typename Y, int kTokenTiles>
+bool LaunchNormedDeep(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
+  using Shape = FewRowsShape<kTokenTiles, 1, 4, false, kMaxRowChunks>;
+  return NormSharedBytes<Shape>(args.depth) <= kFusedNormBytes &&
+         LaunchNormedAs<T, Y, Shape>(args, rows, context);
+}
+
+// A norm on the way in is made by every block again: worth it while that is less than a launch.
+// False: it is not.
 template <typename T, typename Y>
 bool LaunchNormed(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
   if (IsDeep(args, rows)) return false;
-  if (rows <= 8) return LaunchNormedFewRows<T, Y, 1>(args, rows, context);
-  if (rows <= 16) return LaunchNormedFewRows<T, Y, 2>(args, rows, context);
-  if (rows <= 32) return LaunchNormedFewRows<T, Y, 4>(args, rows, context);
-  return false;
+  if (!SegmentIs(args, 3)) {
+    if (rows <= 8) return LaunchNormedDeep<T, Y, 1>(args, rows, context);
+    return rows <= 16 && LaunchNormedDeep<T, Y, 2>(args, rows, context);
+  }
+  if (rows <= 8) return LaunchNormedAs<T, Y, FewRowsShape<1, 1, 3, true, 3>>(args, rows, context);
+  if constexpr (std::is_same_v<Y, float>) {
+    return rows <= kMaxNormedLogits &&
+           LaunchNormedAs<T, Y, FewRowsShape<4, 1, 3, true, 3>>(args, rows, context);
+  } else {
+    using Narrow = FewRowsShape<2, 2, 3, true, 3>;
+    using Broad = FewRowsShape<2, 4, 3, true, 3>;  // fewer blocks, so fewer norms
+    if (RunsAtOnce<Broad>(args, rows, context)) {
+      return LaunchNormedAs<T, Y, Broad>(args, rows, context);
+    }
+    return RunsAtOnce<Narrow>(args, rows, context, /*waves=*/3) &&
+           LaunchNormedAs<T, Y, Narrow>(args, rows, context);
+  }
 }
 
 template <typename T, typename Y>

@@ -27,6 +27,7 @@ struct LogitsPlan {
 struct NormArgs16 {
   NormKind kind = NormKind::kNone;
   float epsilon = 0.0f;
+  float inverse_width = 0.0f;
   const float* weight = nullptr;
   const float* bias = nullptr;  // layer norm only
 };

@@ -7,11 +7,13 @@
 #include "device/cuda/element.cuh"
 #include "device/cuda/linear_mma.h"
 #include "device/cuda/mma.cuh"
+#include "device/cuda/normalize.cuh"
 #include "device/cuda/weight_tiles.h"
 #include "ops/activation.h"
 
 namespace spry::cuda {
 
+inline constexpr int kMaxFewRows = 256;  // of buckets whose true number of rows is not asked for
 inline constexpr int kLinearWarps = kSegments;
 inline constexpr int kLinearThreads = kLinearWarps * kWarpThreads;
 inline constexpr int kTileQuads = kTileElements / 8;  // 16-byte words of a tile, two a lane
@@ -58,23 +60,131 @@ __device__ void EndSegment(float (&totals)[kTokenTiles][4], float (&sums)[kToken
   }
 }
 
+template <typename Y>
+__device__ Y* OutputAt(const MmaLinearArgs& args, int32_t row, int32_t n) {
+  return reinterpret_cast<Y*>(args.y.data) + row * args.y.stride + n;
+}
+
+// Null without a residual.
+template <typename Y>
+__device__ const Y* ResidualAt(const MmaLinearArgs& args, int32_t row, int32_t n) {
+  if (args.residual.data == nullptr) return nullptr;
+  return reinterpret_cast<const Y*>(args.residual.data) + row * args.residual.stride + n;
+}
+
+// 0 without biases.
+__device__ inline float BiasAt(const MmaLinearArgs& args, int32_t n) {
+  return args.bias == nullptr ? 0.0f : args.bias[n];
+}
+
 // 0 without a residual.
 template <typename Y>
 __device__ float LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
-  if (args.residual.data == nullptr) return 0.0f;
-  return ToFloat(reinterpret_cast<const Y*>(args.residual.data)[row * args.residual.stride + n]);
+  const Y* from = ResidualAt<Y>(args, row, n);
+  return from == nullptr ? 0.0f : ToFloat(*from);
 }
 
-// Returns what it stored.
+// What becomes of sums of one thread: bias, activation, residual. The activation is asked for once
+// and the long one is a loop: as much code for every value would not stay in the instruction cache.
+template <int kCount>
+__device__ void FinishSums(const MmaLinearArgs& args, const float (&bias)[kCount],
+                           const float (&residual)[kCount], float (&sums)[kCount]) {
+  if (args.bias != nullptr) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i] += bias[i];
+  }
+  if (args.activation == Activation::kRelu) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i] = ApplyActivation(Activation::kRelu, sums[i]);
+  } else if (args.activation != Activation::kNone) {
+#pragma unroll 1
+    for (int turn = 0; turn < kCount; ++turn) {  // registers have no index: the values go round
+      const float first = ApplyActivation(args.activation, sums[0]);
+#pragma unroll
+      for (int i = 0; i + 1 < kCount; ++i) sums[i] = sums[i + 1];
+      sums[kCount - 1] = first;
+    }
+  }
+  if (args.residual.data != nullptr) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i] += residual[i];
+  }
+}
+
 template <typename Y>
-__device__ Y StoreSum(const MmaLinearArgs& args, float sum, float bias, float residual, int32_t row,
-                      int32_t n) {
-  if (args.bias != nullptr) sum += bias;
-  sum = ApplyActivation(args.activation, sum);
-  if (args.residual.data != nullptr) sum += residual;
-  const Y y = FromFloat<Y>(sum);
-  reinterpret_cast<Y*>(args.y.data)[row * args.y.stride + n] = y;
-  return y;
+__device__ void StoreValue(const MmaLinearArgs& args, float value, int32_t row, int32_t n) {
+  *OutputAt<Y>(args, row, n) = FromFloat<Y>(value);
+}
+
+// A warp's 16 outputs, from n on, of eights of rows, in the form of mma.cuh. `totals` become what
+// is stored.
+template <typename Y, int kTokenTiles>
+__device__ void StoreTotals(const MmaLinearArgs& args, float (&totals)[kTokenTiles][4],
+                            int32_t first_row, int32_t num_rows, int32_t n) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  n += lane / 4;
+  float bias[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) bias[e] = BiasAt(args, n + e / 2 * 8);
+#pragma unroll
+  for (int j = 0; j < kTokenTiles; ++j) {
+    const int32_t row = first_row + j * kMmaTokens + lane % 4 * 2;
+    float residual[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      residual[e] = LoadResidual<Y>(args, min(row + e % 2, num_rows - 1), n + e / 2 * 8);
+    }
+    FinishSums(args, bias, residual, totals[j]);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (row + e % 2 < num_rows) StoreValue<Y>(args, totals[j][e], row + e % 2, n + e / 2 * 8);
+    }
+  }
+}
+
+// Eight neighbouring outputs of one row.
+template <typename Y>
+struct OutputRun {
+  float residual[8] = {};
+
+  __device__ void LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n) {
+    const Y* from = ResidualAt<Y>(args, row, n);
+    if (from == nullptr) return;
+    Y values[8];
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
+      reinterpret_cast<uint4*>(values)[i] = reinterpret_cast<const uint4*>(from)[i];
+    }
+#pragma unroll
+    for (int e = 0; e < 8; ++e) residual[e] = ToFloat(values[e]);
+  }
+  // The sums become what is stored.
+  __device__ void Store(const MmaLinearArgs& args, const float (&bias)[8], float (&sums)[8],
+                        int32_t row, int32_t n) const {
+    FinishSums(args, bias, residual, sums);
+    Y values[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) values[e] = FromFloat<Y>(sums[e]);
+    Y* to = OutputAt<Y>(args, row, n);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Y)) / 2; ++i) {
+      const uint4 bits = reinterpret_cast<const uint4*>(values)[i];
+      if constexpr (sizeof(Y) == 4) {
+        __stcs(reinterpret_cast<uint4*>(to) + i, bits);  // logits: nobody reads them soon
+      } else {
+        reinterpret_cast<uint4*>(to)[i] = bits;
+      }
+    }
+  }
+};
+
+// Tiles that a warp will ask for, brought from memory to the second cache.
+__device__ inline void PrefetchWeights(const uint4* lanes, int tiles) {
+#if __CUDA_ARCH__ >= 900
+  if (tiles <= 0 || threadIdx.x % kWarpThreads != 0) return;
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(lanes),
+               "r"(tiles * kTileQuads * 16));
+#endif
 }
 
 __device__ inline void CopyAsync16(void* shared, const void* global, bool inside) {

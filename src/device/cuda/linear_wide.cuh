@@ -42,11 +42,7 @@ __device__ void FetchRows(const MmaLinearArgs& args, int32_t num_rows, T* rows) 
     const T* x = reinterpret_cast<const T*>(args.x.data) + r * args.x.stride;
     T* y = rows + r * SharedStride(args.depth);
     if constexpr (Shape::kNormChunks > 0) {
-      NormalizeRow<Shape::kNormChunks>(args.norm, x, y, args.depth, [&](int, int32_t first) {
-        NormScale scale;
-        scale.Load(args.norm, first);
-        return scale;
-      });
+      NormalizeRow<Shape::kNormChunks>(args.norm, x, y, args.depth);
     } else {
       for (int32_t k = lane * 8; k < args.depth; k += kChunkElements) {
         *reinterpret_cast<uint4*>(y + k) = *reinterpret_cast<const uint4*>(x + k);
@@ -103,25 +99,6 @@ struct WideDraws {
   }
 };
 
-// `totals` of 16 outputs; leaves what was stored there.
-template <typename Y, int kTokenTiles>
-__device__ void StoreTotals(const MmaLinearArgs& args, int32_t num_rows, int32_t first_output,
-                            float (&totals)[kTokenTiles][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    const int32_t n = first_output + lane / 4 + e / 2 * 8;
-    const float bias = args.bias != nullptr ? args.bias[n] : 0.0f;
-#pragma unroll
-    for (int j = 0; j < kTokenTiles; ++j) {
-      const int32_t row = j * kMmaTokens + lane % 4 * 2 + e % 2;
-      if (row >= num_rows) continue;
-      totals[j][e] =
-          ToFloat(StoreSum<Y>(args, totals[j][e], bias, LoadResidual<Y>(args, row, n), row, n));
-    }
-  }
-}
-
 template <typename T, typename Y, typename Shape>
 __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
     WideKernel(const __grid_constant__ MmaLinearArgs args, int32_t num_rows) {
@@ -171,7 +148,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
       EndSegment(totals, sums, first_segment);
       first_segment = false;
     }
-    StoreTotals<Y>(args, num_rows, output * kMmaOutputs, totals);
+    StoreTotals<Y>(args, totals, /*first_row=*/0, num_rows, output * kMmaOutputs);
     if constexpr (kMayDraw) {
       if (drawing) seen.See(draws, totals, output * kMmaOutputs);
     }

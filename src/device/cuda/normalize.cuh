@@ -1,4 +1,4 @@
-// One row's norm by one warp, the same bits wherever it is used: lane i sums pairs i, i + 32, ...
+// A row's norm by one warp, the same bits wherever it is used: lane i sums pairs i, i + 32, ...
 // of neighbouring elements, then the lanes are folded. Written for 16-bit rows of even width.
 #pragma once
 
@@ -26,11 +26,14 @@ struct PairOf<Bf16> {
   using Type = __nv_bfloat162;
 };
 
-__device__ inline float WarpSum(float value) {
+// Each value becomes its sum over the lanes.
+template <int kCount>
+__device__ void WarpSums(float (&values)[kCount]) {
+#pragma unroll
   for (int step = kWarpThreads / 2; step > 0; step /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, step);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] += __shfl_xor_sync(0xffffffffu, values[i], step);
   }
-  return value;
 }
 
 inline constexpr int kChunkElements = kWarpThreads * 8;
@@ -59,70 +62,124 @@ struct NormScale {
   }
 };
 
-// y [width] = norm(x [width]); width is a multiple of 8 and at most kChunks * kChunkElements. y may
-// be shared memory. scale_of(chunk, first element): a NormScale.
-template <int kChunks, typename T, typename ScaleOf>
-__device__ void NormalizeRow(const NormArgs16& norm, const T* x, T* y, int32_t width,
-                             const ScaleOf& scale_of) {
+// This lane's part of a row as it lies in memory.
+template <int kChunks>
+struct RowChunks {
+  uint4 bits[kChunks];
+
+  template <typename T>
+  __device__ void Load(const T* x, int32_t width) {
+    const int32_t first = static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const int32_t at = first + c * kChunkElements;
+      bits[c] = at < width ? *reinterpret_cast<const uint4*>(x + at) : make_uint4(0, 0, 0, 0);
+    }
+  }
+  template <typename T>
+  __device__ void Widen(float (&values)[kChunks][8]) const {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const auto* pairs = reinterpret_cast<const typename PairOf<T>::Type*>(&bits[c]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 v = ToFloats(pairs[i]);
+        values[c][2 * i] = v.x;
+        values[c][2 * i + 1] = v.y;
+      }
+    }
+  }
+};
+
+// norm(rows[m]), all [width], to y + m * stride; width is a multiple of 8 and at most kChunks *
+// kChunkElements. y may be shared memory. scale_of(chunk, first element): a NormScale, asked for
+// after await_scales().
+template <int kRows, int kChunks, typename T, typename ScaleOf, typename AwaitScales>
+__device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)[kRows], T* y,
+                              int64_t stride, int32_t width, const ScaleOf& scale_of,
+                              const AwaitScales& await_scales) {
   using Pair = typename PairOf<T>::Type;
-  const int32_t first = static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8;
-  uint4 row[kChunks];
-  const auto inside = [&](int c) { return first + c * kChunkElements < width; };
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    if (inside(c)) row[c] = *reinterpret_cast<const uint4*>(x + first + c * kChunkElements);
-  }
+  const int32_t lane_first = static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8;
+  const auto inside = [&](int c) { return lane_first + c * kChunkElements < width; };
   // A lane beyond the width has zeros, which change no sum.
-  float values[kChunks][8];
+  float values[kRows][kChunks][8];
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    const Pair* pairs = reinterpret_cast<const Pair*>(&row[c]);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 v = inside(c) ? ToFloats(pairs[i]) : make_float2(0.0f, 0.0f);
-      values[c][2 * i] = v.x;
-      values[c][2 * i + 1] = v.y;
-    }
-  }
+  for (int m = 0; m < kRows; ++m) rows[m].template Widen<T>(values[m]);
   if (norm.kind == NormKind::kLayer) {
-    float sum = 0.0f;
+    float sums[kRows] = {};
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
-      for (int e = 0; e < 8; e += 2) sum += values[c][e] + values[c][e + 1];
+      for (int e = 0; e < 8; e += 2) {
+#pragma unroll
+        for (int m = 0; m < kRows; ++m) sums[m] += values[m][c][e] + values[m][c][e + 1];
+      }
     }
-    const float mean = WarpSum(sum) / static_cast<float>(width);
+    WarpSums(sums);
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+      const float mean = sums[m] * norm.inverse_width;
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e) values[m][c][e] -= mean;
+        if (width == kChunks * kChunkElements) continue;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) values[m][c][e] = inside(c) ? values[m][c][e] : 0.0f;
+      }
+    }
+  }
+  float totals[kRows];
+#pragma unroll
+  for (int m = 0; m < kRows; ++m) {
+    float squares[4] = {};  // four chains, for their latency
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) values[c][e] = inside(c) ? values[c][e] - mean : 0.0f;
+      for (int e = 0; e < 8; ++e) {
+        squares[e % 4] = fmaf(values[m][c][e], values[m][c][e], squares[e % 4]);
+      }
     }
+    totals[m] = (squares[0] + squares[1]) + (squares[2] + squares[3]);
   }
-  // Four chains, for their latency.
-  float squares[4] = {};
+  WarpSums(totals);
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      squares[e % 4] = fmaf(values[c][e], values[c][e], squares[e % 4]);
-    }
+  for (int m = 0; m < kRows; ++m) {
+    totals[m] = rsqrtf(fmaf(totals[m], norm.inverse_width, norm.epsilon));
   }
-  const float total = WarpSum((squares[0] + squares[1]) + (squares[2] + squares[3]));
-  const float inverse = 1.0f / sqrtf(total / static_cast<float>(width) + norm.epsilon);
+  await_scales();
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     if (!inside(c)) break;
-    const NormScale scale = scale_of(c, first + c * kChunkElements);
-    Pair* pairs = reinterpret_cast<Pair*>(&row[c]);
+    const int32_t first = lane_first + c * kChunkElements;
+    const NormScale scale = scale_of(c, first);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int e = 2 * i;
-      pairs[i] =
-          FromFloats(T{}, fmaf(values[c][e] * inverse, scale.weight[e], scale.bias[e]),
-                     fmaf(values[c][e + 1] * inverse, scale.weight[e + 1], scale.bias[e + 1]));
+    for (int m = 0; m < kRows; ++m) {
+      uint4 bits;
+      Pair* pairs = reinterpret_cast<Pair*>(&bits);
+#pragma unroll
+      for (int e = 0; e < 8; e += 2) {
+        const float(&v)[8] = values[m][c];
+        pairs[e / 2] =
+            FromFloats(T{}, fmaf(v[e] * totals[m], scale.weight[e], scale.bias[e]),
+                       fmaf(v[e + 1] * totals[m], scale.weight[e + 1], scale.bias[e + 1]));
+      }
+      *reinterpret_cast<uint4*>(y + m * stride + first) = bits;
     }
-    *reinterpret_cast<uint4*>(y + first + c * kChunkElements) = row[c];
   }
+}
+
+// One row of x, its scale straight from memory.
+template <int kChunks, typename T>
+__device__ void NormalizeRow(const NormArgs16& norm, const T* x, T* y, int32_t width) {
+  RowChunks<kChunks> row[1];
+  row[0].Load(x, width);
+  const auto scale_of = [&norm](int, int32_t first) {
+    NormScale scale;
+    scale.Load(norm, first);
+    return scale;
+  };
+  NormalizeRows<1>(norm, row, y, /*stride=*/0, width, scale_of, [] {});
 }
 
 }  // namespace spry::cuda

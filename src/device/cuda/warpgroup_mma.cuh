@@ -1,0 +1,95 @@
+// The tensor-core product of four warps together (wgmma), which Hopper alone has and which is about
+// twice as fast there as mma.sync: D[64, N] += A[64, 16] B[16, N], f32 sums, A from registers, B
+// from shared memory. Warp w of the four holds rows [16 w, 16 w + 16) of A and D, each in the form
+// of mma.cuh: float d[4 j + i] is its d[i] of tokens [8 j, 8 j + 8). Measured: the same bits as
+// mma.sync, whatever N is.
+//
+// B lies in core matrices of 8 tokens x 16 bytes of K, 128 bytes in a row each. (PTX ISA, wgmma,
+// K-major operands without swizzling.)
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "device/cuda/kernel.h"
+
+// Code for the arch-specific target alone has these instructions.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define SPRY_HAS_WARPGROUP_MMA 1
+#else
+#define SPRY_HAS_WARPGROUP_MMA 0
+#endif
+
+namespace spry::cuda {
+
+inline constexpr int kWarpgroupWarps = 4;
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kWarpgroupOutputs = 64;
+inline constexpr int kCoreBytes = 128;
+
+// Of B: the two core matrices of one product's K are kCoreBytes apart, those of neighbouring eights
+// of tokens `group_bytes`.
+__device__ inline uint64_t OperandAt(uint32_t shared_address, uint32_t group_bytes) {
+  return uint64_t{shared_address / 16} | uint64_t{kCoreBytes / 16} << 16 |
+         uint64_t{group_bytes / 16} << 32;
+}
+
+#if SPRY_HAS_WARPGROUP_MMA
+
+__device__ inline void WarpgroupArrive() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void WarpgroupCommit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+__device__ inline void WarpgroupWait() {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+#define SPRY_D8(i)                                                                            \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define SPRY_D16(i) SPRY_D8(i), SPRY_D8(i + 8)
+#define SPRY_D32(i) SPRY_D16(i), SPRY_D16(i + 16)
+#define SPRY_D64(i) SPRY_D32(i), SPRY_D32(i + 32)
+#define SPRY_NAMES16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SPRY_NAMES32 \
+  SPRY_NAMES16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SPRY_NAMES64                                                                 \
+  SPRY_NAMES32                                                                       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+// a0..a3, b and keep are the operands after the sums. keep 0: d is only written.
+#define SPRY_WARPGROUP_MMA(Element, type, n, d_names, d_operands, a0, a1, a2, a3, b, keep)      \
+  __device__ inline void WarpgroupMma(Element, float(&d)[n / 2], const uint4& a, uint64_t from, \
+                                      int adds) {                                               \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, " keep                                         \
+                 ", 0;\n"                                                                       \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" d_names   \
+                 "}, "                                                                          \
+                 "{" a0 ", " a1 ", " a2 ", " a3 "}, " b ", p, 1, 1, 0; }"                       \
+                 : d_operands                                                                   \
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(from), "r"(adds));               \
+  }
+#define SPRY_WARPGROUP_MMAS(Element, type)                                                      \
+  SPRY_WARPGROUP_MMA(Element, type, 64, SPRY_NAMES32, SPRY_D32(0), "%32", "%33", "%34", "%35",  \
+                     "%36", "%37")                                                              \
+  SPRY_WARPGROUP_MMA(Element, type, 128, SPRY_NAMES64, SPRY_D64(0), "%64", "%65", "%66", "%67", \
+                     "%68", "%69")
+
+SPRY_WARPGROUP_MMAS(__half, "f16")
+SPRY_WARPGROUP_MMAS(__nv_bfloat16, "bf16")
+
+#undef SPRY_WARPGROUP_MMAS
+#undef SPRY_WARPGROUP_MMA
+#undef SPRY_NAMES64
+#undef SPRY_NAMES32
+#undef SPRY_NAMES16
+#undef SPRY_D64
+#undef SPRY_D32
+#undef SPRY_D16
+#undef SPRY_D8
+
+#endif  // SPRY_HAS_WARPGROUP_MMA
+
+}  // namespace spry::cuda
