@@ -43,7 +43,8 @@ Result<std::unique_ptr<Device>> LoadCuda(const GraphOptions& graphs) {
 
 std::unique_ptr<TestExecutable> CudaTarget::Compile(const Program& program,
                                                     const StepLimits& limits) const {
-  auto executable = device_->Compile(program, {.limits = limits});
+  auto executable =
+      device_->Compile(program, {.limits = limits, .attention_backend = attention_backend_});
   if (!executable.ok()) std::fprintf(stderr, "%s\n", executable.status().message().c_str());
   return std::make_unique<CudaTestExecutable>(*std::move(executable), program.logits);
 }

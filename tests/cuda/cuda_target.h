@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "device/device.h"
@@ -19,7 +20,9 @@ Result<std::unique_ptr<Device>> LoadCuda(const GraphOptions& graphs);
 // Reads the logits tensor alone, which is what the row op cases ask for.
 class CudaTarget final : public Target {
  public:
-  explicit CudaTarget(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  // `attention_backend` empty: the best.
+  explicit CudaTarget(std::unique_ptr<Device> device, std::string attention_backend = {})
+      : device_(std::move(device)), attention_backend_(std::move(attention_backend)) {}
 
   std::string name() const override { return "cuda"; }
   DType ActivationDType(DType compute) const override { return device_->ActivationDType(compute); }
@@ -29,6 +32,7 @@ class CudaTarget final : public Target {
 
  private:
   std::unique_ptr<Device> device_;
+  std::string attention_backend_;
 };
 
 // "512 values, all equal bits" or where the first difference is and how many there are.

@@ -155,7 +155,9 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
 }
 
 void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, int block_size,
-                        const Target& target) {
+                        const std::string& backend) {
+  auto device = LoadCuda({.mode = GraphMode::kFull});
+  const CudaTarget target(*std::move(device), backend);
   constexpr int kLength = 700;  // beyond a segment
   const AttentionCase c{.name = "rows",
                         .num_heads = 2 * group,
@@ -200,8 +202,8 @@ void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, in
     return CompareBits(whole, other).equal;
   };
   report.Expect(equal(one) && equal(batch) && equal(chunks) && worst < 2.0 * Step(dtype),
-                fmt::format("rows, attention head {} group {} {} blocks of {}", head_dim, group,
-                            Traits(dtype).name, block_size),
+                fmt::format("rows, attention {} head {} group {} {} blocks of {}", backend,
+                            head_dim, group, Traits(dtype).name, block_size),
                 fmt::format("by one {}, batch {}, by 37 {}; worst error {:.2g}",
                             equal(one) ? "equal" : "differs", equal(batch) ? "equal" : "differs",
                             equal(chunks) ? "equal" : "differs", worst));
@@ -231,10 +233,11 @@ void CheckRows(Report& report, const CheckOptions&) {
                                     {.n = 128, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
                                     {.n = 64, .k = 14336, .dtype = dtype, .residual = true}};
     for (const LinearRowsCase& c : cases) CheckLinear(report, c, cuda);
-    for (const int head_dim : {64, 128}) {
-      for (const int group : {1, 3, 4, 8}) {
-        CheckAttentionRows(report, head_dim, group, dtype, group == 4 ? 8 : 16, cuda);
-      }
+    for (const int group : {1, 3, 4, 8}) {
+      const int block_size = group == 4 ? 8 : 16;
+      CheckAttentionRows(report, 64, group, dtype, block_size, "cuda-lanes");
+      CheckAttentionRows(report, 64, group, dtype, block_size, "cuda");
+      CheckAttentionRows(report, 128, group, dtype, block_size, "cuda");
     }
   }
 }

@@ -1,357 +1,342 @@
 // The attention backend "cuda": 16-bit KV, head sizes 64 and 128, decode and prefill alike.
 //
-// A block computes all query heads of one KV head for one token, so K and V are read once for the
-// group. Positions are taken in tiles of 16; tile i of a segment of kKvSegment belongs to warp
-// i mod kWarps. Within a tile a few lanes share a key, and the same lanes take the same key's
-// value, so a score never leaves its lanes; each warp keeps a running softmax over its tiles, the
-// warps' states become one by their common maximum, then segments are merged in order. All of that
-// depends on absolute positions only, so a token's result does not depend on batch or chunk
+// A block computes up to 16 query rows of one KV head: the heads of its group, for one token in a
+// decode step, for several of one request in a mixed one. Positions are taken in tiles of 16; tile
+// i of a segment of kKvSegment belongs to warp i mod 8. Each warp keeps a running softmax over its
+// tiles (attention_tile.cuh); then warps are joined and segments merged in order
+// (attention_merge.cuh). All of that depends on absolute positions only, and rows of a product do
+// not depend on each other, so a token's result does not depend on batch or chunk
 // (docs/architecture.md).
 //
-// In a decode step a block also writes its own token's k and v to the cache, and takes them from
-// where the projection left them: one launch. In a mixed step tokens of one prompt need each
-// other's keys, so write_kv is a launch before.
+// Few rows do not fill the card: in a decode step the segments of a row are then spread over
+// several blocks, and the last of these to end merges them. In a decode step a block also writes
+// its own token's k and v to the cache, and takes them from where the projection left them. In a
+// mixed step tokens of one prompt need each other's keys, so write_kv is a launch before.
+#include <algorithm>
 #include <bit>
 
-#include "device/cuda/block_reduce.cuh"
-#include "device/cuda/element.cuh"
+#include "device/cuda/attention_merge.cuh"
+#include "device/cuda/attention_plan.h"
+#include "device/cuda/attention_tile.cuh"
 #include "device/cuda/kv_cache.cuh"
-#include "device/cuda/normalize.cuh"
 #include "device/cuda/overlap.cuh"
 #include "ops/attention/attention.h"
-#include "ops/attention/softmax_state.h"
-#include "ops/math.h"
 
 namespace spry::cuda {
 namespace {
 
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kTile = 16;  // positions
+constexpr int kStages = 2;  // tiles of a warp on their way
+constexpr int kSegmentRounds = kKvSegment / (kTileKeys * kAttentionWarps);
 
 struct AttentionArgs {
   BoundLaunch write_kv;  // launch null: an op of its own
   Matrix q, k, v, out;   // k, v: with write_kv folded in
   KvCache cache;
   float scale = 1.0f;
-  int32_t group = 1;        // query heads per KV head
-  int32_t block_shift = 0;  // block sizes are powers of two
+  int32_t heads = 1;         // of a block: a divisor of the group
+  int32_t head_blocks = 1;   // of a KV head
+  int32_t block_shift = 0;   // block sizes are powers of two
+  bool plans_tiles = false;  // the first attention op of a step
+  AttentionScratch scratch;
 };
 
-// 8 neighbouring 16-bit elements.
+template <typename T, int kDim, bool kUpper>
+struct Shared {
+  static constexpr int kRows = kUpper ? 16 : 8;
+  KvTile<T, kDim> tiles[kAttentionWarps][kStages];
+  MergeSpace<kDim, kRows> merge;
+};
+
+// The query rows of a block: `heads` heads of each of `num_tokens` tokens of one request.
+struct QueryRows {
+  int32_t first_token = 0;
+  int32_t num_tokens = 0;
+  int32_t kv_head = 0;
+  int32_t first_head = 0;
+  int32_t row = -1;      // the request's permanent row; below 0: padding
+  int32_t position = 0;  // of the first token
+};
+
 template <typename T>
-__device__ void Widen(const uint4& bits, float (&out)[8]) {
-  const auto* pairs = reinterpret_cast<const typename PairOf<T>::Type*>(&bits);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 v = ToFloats(pairs[i]);
-    out[2 * i] = v.x;
-    out[2 * i + 1] = v.y;
-  }
+__device__ const T* QueryOf(const AttentionArgs& args, const QueryRows& rows, int row) {
+  const int32_t token = row / args.heads;
+  if (token >= rows.num_tokens) return nullptr;
+  return reinterpret_cast<const T*>(args.q.data) + (rows.first_token + token) * args.q.stride +
+         (rows.first_head + row % args.heads) * args.cache.head_dim;
 }
 
-// Where the keys and values of one request and KV head lie.
 template <typename T>
-struct KvRows {
-  const T* keys;  // of block 0
-  int64_t value_distance;
-  int64_t block_elements;
-  const int32_t* block_table;
-  int32_t block_shift;
-  int32_t position;  // whose own key and value are at own_k and own_v, when own_k is not null
-  const T* own_k;
-  const T* own_v;
-};
+__device__ T* OutputOf(const AttentionArgs& args, const QueryRows& rows, int row) {
+  return reinterpret_cast<T*>(args.out.data) +
+         (rows.first_token + row / args.heads) * args.out.stride +
+         (rows.first_head + row % args.heads) * args.cache.head_dim;
+}
 
-// What a warp knows of a softmax over its tiles, for kGroup heads. A lane holds 8 elements of each
-// output, summed over the keys that were its own.
-template <int kGroup>
-struct WarpState {
-  SoftmaxState softmax[kGroup];
-  float output[kGroup][8];
+// What a warp's turns are: turn n is tile (n mod kSegmentRounds) * 8 + warp of the block's
+// (n / kSegmentRounds)-th segment.
+struct Turns {
+  int32_t first_segment = 0;
+  int32_t segment_step = 1;
 
-  __device__ void Reset() {
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      softmax[h] = {};
-#pragma unroll
-      for (int e = 0; e < 8; ++e) output[h][e] = 0.0f;
-    }
+  __device__ int32_t Segment(int turn) const {
+    return (first_segment + turn / kSegmentRounds * segment_step) * kKvSegment;
   }
-};
-
-template <typename T, int kDim, int kGroup>
-struct Attention {
-  static constexpr int kLanesPerKey = kDim / 8;
-  static constexpr int kKeysPerLoad = kWarpThreads / kLanesPerKey;
-  static constexpr int kLoads = kTile / kKeysPerLoad;
-
-  // A lane's part of one tile of positions [begin, min(begin + kTile, end)).
-  struct KvTile {
-    uint4 keys[kLoads];
-    uint4 values[kLoads];
-    int32_t first;  // this lane's positions: first, first + kKeysPerLoad ..., below end
-    int32_t end;
-
-    __device__ int32_t PositionOf(int load) const {
-      return min(first + load * kKeysPerLoad, end - 1);
-    }
-    __device__ static int32_t Element() {
-      return static_cast<int32_t>(threadIdx.x) % kLanesPerKey * 8;
-    }
-    // All from the cache, where the own token's place holds nothing yet.
-    __device__ void FetchCached(const KvRows<T>& kv, int32_t begin, int32_t end_position) {
-      first = begin + static_cast<int32_t>(threadIdx.x) % kWarpThreads / kLanesPerKey;
-      end = end_position;
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        const int32_t j = PositionOf(i);
-        const int32_t offset = j & ((1 << kv.block_shift) - 1);
-        const T* key = kv.keys + kv.block_table[j >> kv.block_shift] * kv.block_elements +
-                       offset * kDim + Element();
-        keys[i] = *reinterpret_cast<const uint4*>(key);
-        values[i] = *reinterpret_cast<const uint4*>(key + kv.value_distance);
-      }
-    }
-    __device__ void FetchOwn(const KvRows<T>& kv) {
-      if (kv.own_k == nullptr) return;
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        if (PositionOf(i) != kv.position) continue;
-        keys[i] = *reinterpret_cast<const uint4*>(kv.own_k + Element());
-        values[i] = *reinterpret_cast<const uint4*>(kv.own_v + Element());
-      }
-    }
-  };
-
-  __device__ static void AddTile(const KvTile& tile, const float (&q)[kGroup][8], float scale,
-                                 WarpState<kGroup>& state) {
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      float scores[kLoads];
-      float max = state.softmax[h].max;
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        float k[8];
-        Widen<T>(tile.keys[i], k);
-        float product = 0.0f;
-#pragma unroll
-        for (int e = 0; e < 8; ++e) product = fmaf(q[h][e], k[e], product);
-#pragma unroll
-        for (int step = kLanesPerKey / 2; step > 0; step /= 2) {
-          product += __shfl_xor_sync(0xffffffffu, product, step);
-        }
-        scores[i] = tile.first + i * kKeysPerLoad < tile.end ? product * scale : -INFINITY;
-        max = fmaxf(max, scores[i]);
-      }
-#pragma unroll
-      for (int step = kLanesPerKey; step < kWarpThreads; step *= 2) {
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, step));
-      }
-      const float keep = Exp(state.softmax[h].max - max);
-      state.softmax[h].max = max;
-      // Of this lane's keys; the lanes are summed once, at the end of the segment.
-      state.softmax[h].sum *= keep;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) state.output[h][e] *= keep;
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        const float weight = Exp(scores[i] - max);
-        state.softmax[h].sum += weight;
-        float v[8];
-        Widen<T>(tile.values[i], v);
-#pragma unroll
-        for (int e = 0; e < 8; ++e) state.output[h][e] = fmaf(weight, v[e], state.output[h][e]);
-      }
-    }
-  }
-};
-
-// The states of all warps, for merging.
-template <int kDim, int kGroup>
-struct MergeSpace {
-  float max[kGroup][kWarps];
-  float sum[kGroup][kWarps];
-  __align__(16) float output[kWarps][kGroup][kDim];
-
-  // Sums the lanes and leaves this warp's state.
-  __device__ void Put(WarpState<kGroup>& state) {
-    constexpr int kLanesPerKey = kDim / 8;
+  __device__ int32_t Begin(int turn) const {
     const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      float total = state.softmax[h].sum;
-#pragma unroll
-      for (int step = kLanesPerKey; step < kWarpThreads; step *= 2) {
-        total += __shfl_xor_sync(0xffffffffu, total, step);
-#pragma unroll
-        for (int e = 0; e < 8; ++e) {
-          state.output[h][e] += __shfl_xor_sync(0xffffffffu, state.output[h][e], step);
-        }
-      }
-      if (lane == 0) {
-        max[h][warp] = state.softmax[h].max;
-        sum[h][warp] = total;
-      }
-      if (lane < kLanesPerKey) {
-        auto* to = reinterpret_cast<float4*>(&output[warp][h][lane * 8]);
-        const float(&o)[8] = state.output[h];
-        to[0] = make_float4(o[0], o[1], o[2], o[3]);
-        to[1] = make_float4(o[4], o[5], o[6], o[7]);
-      }
-    }
-  }
-
-  // The segment's state of head h and its output[d]: a sum over warps in ascending order. A warp
-  // without a tile has a maximum of -inf and adds nothing.
-  __device__ SoftmaxState Merged(int h, int d, float& merged_output) const {
-    float largest = max[h][0];
-#pragma unroll
-    for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, max[h][w]);
-    SoftmaxState state{.max = largest};
-    merged_output = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float factor = Exp(max[h][w] - largest);
-      state.sum = fmaf(sum[h][w], factor, state.sum);
-      merged_output = fmaf(output[w][h][d], factor, merged_output);
-    }
-    return state;
+    return Segment(turn) + (turn % kSegmentRounds * kAttentionWarps + warp) * kTileKeys;
   }
 };
 
-template <typename T>
-__device__ void WriteOwnKv(const KvRows<T>& kv, T* keys, int32_t dim) {
-  const int32_t thread = static_cast<int32_t>(threadIdx.x);
-  const int32_t offset = kv.position & ((1 << kv.block_shift) - 1);
-  T* key = keys + kv.block_table[kv.position >> kv.block_shift] * kv.block_elements + offset * dim;
-  if (thread < dim) {
-    key[thread] = kv.own_k[thread];
-  } else if (thread < 2 * dim) {
-    key[kv.value_distance + thread - dim] = kv.own_v[thread - dim];
-  }
-}
-
-template <typename T, int kDim, int kGroup>
-__global__ void __launch_bounds__(kThreads)
-    AttentionKernel(const __grid_constant__ AttentionArgs args, bool writes_kv,
-                    const __grid_constant__ StepState state) {
-  using Tile = Attention<T, kDim, kGroup>;
-  static_assert(2 * kDim <= kThreads);
-  LetNextStart();
-  const int32_t t = static_cast<int32_t>(blockIdx.x);
-  const int32_t kv_head = static_cast<int32_t>(blockIdx.y);
-  const int32_t first_head = kv_head * args.group + static_cast<int32_t>(blockIdx.z) * kGroup;
-  T* out = reinterpret_cast<T*>(args.out.data) + t * args.out.stride + first_head * kDim;
-  const int32_t row = state.token_slots[t];
-  const int32_t position = state.positions[t];
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % kWarpThreads;
-  T* keys = args.cache.Key<T>(0, 0, kv_head);
-  const KvRows<T> kv{
+template <typename T, int kDim>
+__device__ KvRows<T> KvOf(const AttentionArgs& args, const QueryRows& rows,
+                          const StepState& state) {
+  const T* keys = args.cache.Key<T>(0, 0, rows.kv_head);
+  return {
       .keys = keys,
-      .value_distance = args.cache.Value<T>(0, 0, kv_head) - keys,
+      .value_distance = args.cache.Value<T>(0, 0, rows.kv_head) - keys,
       .block_elements = args.cache.BlockElements(),
-      .block_table = state.block_tables + int64_t{max(row, 0)} * args.cache.max_blocks_per_row,
-      .block_shift = args.block_shift,
-      .position = position,
-      .own_k = writes_kv
-                   ? reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim
-                   : nullptr,
-      .own_v = writes_kv
-                   ? reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim
-                   : nullptr};
-  const int32_t warp_begin = thread / kWarpThreads * kTile;
-  typename Tile::KvTile tile;
-  // In a decode step all but the own token was written by steps before: it can be on its way while
-  // the projection ends.
-  const bool ahead = writes_kv && row >= 0 && warp_begin <= position;
-  if (ahead) tile.FetchCached(kv, warp_begin, min(position + 1, kKvSegment));
-  AwaitPrevious();
-  float q[kGroup][8];
-  const T* query = reinterpret_cast<const T*>(args.q.data) + t * args.q.stride + first_head * kDim;
-#pragma unroll
-  for (int h = 0; h < kGroup; ++h) {
-    Widen<T>(*reinterpret_cast<const uint4*>(query + h * kDim + lane % Tile::kLanesPerKey * 8),
-             q[h]);
-  }
-  if (row < 0) {
-    for (int i = thread; i < kGroup * kDim; i += kThreads) out[i] = FromFloat<T>(0.0f);
-    return;
-  }
-  if (writes_kv) WriteOwnKv(kv, keys, kDim);
-  __shared__ MergeSpace<kDim, kGroup> space;
-  // Thread i owns elements i, i + kThreads, ... of the group's outputs [kGroup, kDim].
-  constexpr int kMine = (kGroup * kDim + kThreads - 1) / kThreads;
-  float total[kMine] = {};
-  SoftmaxState merged[kMine];
-  WarpState<kGroup> warp_state;
-  for (int32_t segment = 0; segment <= position; segment += kKvSegment) {
-    const int32_t end = min(position + 1, segment + kKvSegment);
-    warp_state.Reset();
-    for (int32_t begin = segment + warp_begin; begin < end; begin += kWarps * kTile) {
-      if (!ahead || begin != warp_begin) tile.FetchCached(kv, begin, end);
-      tile.FetchOwn(kv);
-      Tile::AddTile(tile, q, args.scale, warp_state);
-    }
-    space.Put(warp_state);
-    __syncthreads();
-#pragma unroll
-    for (int m = 0; m < kMine; ++m) {
-      const int i = m * kThreads + thread;
-      if (i >= kGroup * kDim) break;
-      float output;
-      const SoftmaxState part = space.Merged(i / kDim, i % kDim, output);
-      if (segment == 0) {
-        merged[m] = part;
-        total[m] = output;
-        continue;
-      }
-      const MergeFactors factors = Merge(merged[m], part);
-      total[m] = MergeOutput(factors, total[m], output);
-    }
-    if (end <= position) __syncthreads();  // `space` is used again
-  }
-#pragma unroll
-  for (int m = 0; m < kMine; ++m) {
-    const int i = m * kThreads + thread;
-    if (i < kGroup * kDim) out[i] = FromFloat<T>(total[m] / merged[m].sum);
-  }
+      .block_table = state.block_tables + int64_t{max(rows.row, 0)} * args.cache.max_blocks_per_row,
+      .block_shift = args.block_shift};
 }
 
-template <typename T, int kDim, int kGroup>
-void LaunchAttention(const void* kept, const StepState& state, const LaunchContext& context) {
-  const AttentionArgs& args = ArgsAs<AttentionArgs>(kept);
-  const bool folded = args.write_kv.launch != nullptr;
-  if (folded && !context.shape.decode) args.write_kv.launch(args.write_kv.args, state, context);
-  const bool writes_kv = folded && context.shape.decode;
-  LaunchOverlapped(
-      context,
-      {.blocks = dim3(context.shape.tokens, args.cache.num_kv_heads, args.group / kGroup),
-       .threads = kThreads},
-      AttentionKernel<T, kDim, kGroup>, args, writes_kv, state);
+// A decode step's own key and value, from the projection.
+template <typename T>
+struct OwnKv {
+  const T* k = nullptr;  // null: it is in the cache already
+  const T* v = nullptr;
+};
+
+template <typename T, int kDim>
+__device__ OwnKv<T> OwnOf(const AttentionArgs& args, const QueryRows& rows) {
+  const int32_t column = rows.kv_head * kDim;
+  return {reinterpret_cast<const T*>(args.k.data) + rows.first_token * args.k.stride + column,
+          reinterpret_cast<const T*>(args.v.data) + rows.first_token * args.v.stride + column};
 }
 
 template <typename T, int kDim>
-LaunchFn ChooseGroup(int32_t group) {
-  // The largest that divides: several blocks share a KV head only where a group is odd or large.
-  if (group % 8 == 0) return LaunchAttention<T, kDim, 8>;
-  if (group % 4 == 0) return LaunchAttention<T, kDim, 4>;
-  if (group % 3 == 0) return LaunchAttention<T, kDim, 3>;
-  if (group % 2 == 0) return LaunchAttention<T, kDim, 2>;
-  return LaunchAttention<T, kDim, 1>;
+__device__ void WriteOwn(const KvRows<T>& kv, const OwnKv<T>& own, int32_t position) {
+  const int thread = static_cast<int>(threadIdx.x);
+  static_assert(2 * kDim <= kAttentionThreads);
+  T* key = const_cast<T*>(kv.keys) +
+           kv.block_table[position >> kv.block_shift] * kv.block_elements +
+           (position & ((1 << kv.block_shift) - 1)) * kDim;
+  if (thread < kDim) {
+    key[thread] = own.k[thread];
+  } else if (thread < 2 * kDim) {
+    key[kv.value_distance + thread - kDim] = own.v[thread - kDim];
+  }
+}
+
+// Stores what is known of each row, as outputs, or as parts where segments are spread.
+template <typename T, int kDim, int kRows>
+__device__ void StoreRows(const AttentionArgs& args, const QueryRows& rows,
+                          const MergedRows<kDim, kRows>& merged) {
+#pragma unroll
+  for (int m = 0; m < MergedRows<kDim, kRows>::kMine; ++m) {
+    const int row = MergedRows<kDim, kRows>::Row(m);
+    if (row >= rows.num_tokens * args.heads) break;
+    OutputOf<T>(args, rows, row)[MergedRows<kDim, kRows>::Column(m)] =
+        FromFloat<T>(merged.output[m] / merged.state[m].sum);
+  }
+}
+
+// The last block of a row to come here merges all segments.
+template <typename T, int kDim, int kRows>
+__device__ void MergeParts(const AttentionArgs& args, const QueryRows& rows, int32_t num_segments) {
+  using Merged = MergedRows<kDim, kRows>;
+  const auto unit = static_cast<int32_t>(blockIdx.x * gridDim.y + blockIdx.y);
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t* arrived = &args.scratch.arrived[unit];
+    last = atomicAdd(arrived, 1) == min(gridDim.z, num_segments) - 1;
+    if (last) *arrived = 0;
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  Merged merged;
+#pragma unroll
+  for (int m = 0; m < Merged::kMine; ++m) {
+    if (Merged::Row(m) >= args.heads) break;
+    for (int32_t segment = 0; segment < num_segments; ++segment) {
+      const float* part =
+          args.scratch.Part(unit, segment, args.heads, kDim) + Merged::Row(m) * (kDim + 2);
+      merged.Add(m, {.max = __ldcg(part), .sum = __ldcg(part + 1)},
+                 __ldcg(part + 2 + Merged::Column(m)));
+    }
+  }
+  StoreRows<T>(args, rows, merged);
+}
+
+template <int kDim, int kRows>
+__device__ void StorePart(const AttentionArgs& args, int32_t segment, int m,
+                          const SoftmaxState& state, float output) {
+  const int row = MergedRows<kDim, kRows>::Row(m);
+  const int column = MergedRows<kDim, kRows>::Column(m);
+  if (row >= args.heads) return;
+  const int32_t unit = static_cast<int32_t>(blockIdx.x * gridDim.y + blockIdx.y);
+  float* part = args.scratch.Part(unit, segment, args.heads, kDim) + row * (kDim + 2);
+  if (column == 0) {
+    __stcg(part, state.max);
+    __stcg(part + 1, state.sum);
+  }
+  __stcg(part + 2 + column, output);
+}
+
+__device__ QueryRows RowsOfBlock(const AttentionArgs& args, const StepState& state, bool decode) {
+  const auto y = static_cast<int32_t>(blockIdx.y);
+  QueryRows rows{.kv_head = y / args.head_blocks};
+  rows.first_head = y * args.heads;
+  if (decode) {
+    rows.first_token = static_cast<int32_t>(blockIdx.x);
+    rows.num_tokens = 1;
+  } else {
+    const QueryTile tile = args.scratch.tiles[blockIdx.x];
+    if (tile.num_tokens == 0) return rows;
+    rows.first_token = tile.first_token;
+    rows.num_tokens = tile.num_tokens;
+  }
+  rows.row = state.token_slots[rows.first_token];
+  rows.position = state.positions[rows.first_token];
+  return rows;
+}
+
+// kDecode: one token a block, whose k and v may be its own affair; else tiles of tokens.
+template <typename T, int kDim, bool kDecode>
+__global__ void __launch_bounds__(kAttentionThreads)
+    AttentionKernel(const __grid_constant__ AttentionArgs args, bool writes_kv,
+                    const __grid_constant__ StepState state) {
+  constexpr bool kUpper = !kDecode;
+  using Space = Shared<T, kDim, kUpper>;
+  constexpr int kRows = Space::kRows;
+  LetNextStart();
+  extern __shared__ __align__(16) std::byte shared[];
+  Space& space = *reinterpret_cast<Space*>(shared);
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+  if constexpr (!kDecode) AwaitPrevious();  // tiles and keys are of this step
+  const QueryRows rows = RowsOfBlock(args, state, kDecode);
+  const KvRows<T> kv = KvOf<T, kDim>(args, rows, state);
+  const int32_t end = rows.row < 0 ? 0 : rows.position + rows.num_tokens;
+  const int32_t num_segments = (end + kKvSegment - 1) / kKvSegment;
+  const bool spread = gridDim.z > 1 && num_segments > 1;
+  // The own token has no key in the cache yet.
+  const int32_t cached_end = writes_kv ? end - 1 : end;
+  const Turns turns{.first_segment = static_cast<int32_t>(blockIdx.z),
+                    .segment_step = static_cast<int32_t>(gridDim.z)};
+  const auto fetch = [&](int turn) {
+    const int32_t begin = turns.Begin(turn);
+    if (begin < end) space.tiles[warp][turn % kStages].Fetch(kv, begin, cached_end);
+    asm volatile("cp.async.commit_group;");
+  };
+  // In a decode step all but the own token was written by steps before: it can be on its way while
+  // the projection ends.
+#pragma unroll
+  for (int turn = 0; turn < kStages; ++turn) fetch(turn);
+  if constexpr (kDecode) AwaitPrevious();
+  if (static_cast<int32_t>(blockIdx.z) >= max(num_segments, 1)) return;
+  if (rows.row < 0) {
+    for (int i = static_cast<int>(threadIdx.x); i < rows.num_tokens * args.heads * kDim;
+         i += kAttentionThreads) {
+      OutputOf<T>(args, rows, i / kDim)[i % kDim] = FromFloat<T>(0.0f);
+    }
+    return;
+  }
+  TileRows<T, kDim, kUpper> mine;
+  int32_t last[TileRows<T, kDim, kUpper>::kHalves];  // positions that a row may see
+#pragma unroll
+  for (int h = 0; h < TileRows<T, kDim, kUpper>::kHalves; ++h) {
+    mine.LoadQuery(h, QueryOf<T>(args, rows, g + 8 * h));
+    const int32_t token = (g + 8 * h) / args.heads;
+    last[h] = token < rows.num_tokens ? rows.position + token : -1;
+  }
+  const OwnKv<T> own = writes_kv ? OwnOf<T, kDim>(args, rows) : OwnKv<T>{};
+  if (writes_kv && blockIdx.z == 0) WriteOwn<T, kDim>(kv, own, rows.position);
+
+  MergedRows<kDim, kRows> merged;
+  for (int turn = 0; turns.Segment(turn) < end; turn += kSegmentRounds) {
+    mine.Reset();
+    for (int i = 0; i < kSegmentRounds; ++i) {
+      const int32_t begin = turns.Begin(turn + i);
+      asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
+      __syncwarp();
+      KvTile<T, kDim>& tile = space.tiles[warp][(turn + i) % kStages];
+      if (begin < end) {
+        if (writes_kv && rows.position - begin < kTileKeys) {
+          tile.Put(rows.position - begin, own.k, own.v);
+        }
+        mine.Add(tile, begin, last, args.scale);
+      }
+      __syncwarp();
+      fetch(turn + i + kStages);
+    }
+    space.merge.Put(mine);
+    __syncthreads();
+#pragma unroll
+    for (int m = 0; m < MergedRows<kDim, kRows>::kMine; ++m) {
+      if (MergedRows<kDim, kRows>::Row(m) >= kRows) break;
+      float output;
+      const SoftmaxState part = space.merge.Merged(MergedRows<kDim, kRows>::Row(m),
+                                                   MergedRows<kDim, kRows>::Column(m), output);
+      if (spread) {
+        StorePart<kDim, kRows>(args, turns.Segment(turn) / kKvSegment, m, part, output);
+      } else {
+        merged.Add(m, part, output);
+      }
+    }
+    __syncthreads();  // the space is used again
+  }
+  if (!spread) return StoreRows<T>(args, rows, merged);
+  MergeParts<T, kDim, kRows>(args, rows, num_segments);
+}
+
+template <typename T, int kDim, bool kDecode>
+void LaunchKernel(const AttentionArgs& args, const StepState& state, const LaunchContext& context,
+                  int32_t units, int32_t splits) {
+  constexpr auto kKernel = AttentionKernel<T, kDim, kDecode>;
+  constexpr auto kSharedBytes = static_cast<int>(sizeof(Shared<T, kDim, !kDecode>));
+  // Cheap, and remembered by the driver; part of recording, never of a replayed step.
+  (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  const bool writes_kv = kDecode && args.write_kv.launch != nullptr;
+  LaunchOverlapped(context,
+                   {.blocks = dim3(units, args.cache.num_kv_heads * args.head_blocks, splits),
+                    .threads = kAttentionThreads,
+                    .shared_bytes = kSharedBytes},
+                   kKernel, args, writes_kv, state);
+}
+
+template <typename T, int kDim>
+void LaunchAttention(const void* kept, const StepState& state, const LaunchContext& context) {
+  const AttentionArgs& args = ArgsAs<AttentionArgs>(kept);
+  const LaunchShape& shape = context.shape;
+  if (shape.decode) {
+    const int32_t heads = args.cache.num_kv_heads * args.head_blocks;
+    return LaunchKernel<T, kDim, true>(args, state, context, shape.tokens,
+                                       args.scratch.Splits(shape.tokens * heads));
+  }
+  if (args.write_kv.launch != nullptr) args.write_kv.launch(args.write_kv.args, state, context);
+  const int32_t tokens = kTileRows / args.heads;
+  const int32_t tiles = MostQueryTiles(shape.tokens, shape.rows, tokens);
+  if (args.plans_tiles) LaunchPlanTiles(args.scratch.tiles, tiles, tokens, state, context);
+  LaunchKernel<T, kDim, false>(args, state, context, tiles, /*splits=*/1);
 }
 
 Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
   const AttentionParams params = op.params.As<AttentionParams>();
   const KvLayer& layer = context.program().kv_layers[params.layer.value()];
+  const int32_t group = params.num_heads / params.num_kv_heads;
   AttentionArgs args{.q = context.Resolve(op.inputs[0]),
                      .out = context.Resolve(op.outputs[0]),
                      .cache = CacheOf(layer, params.layer, context),
                      .scale = params.scale,
-                     .group = params.num_heads / params.num_kv_heads};
+                     .heads = HeadsOfBlock(group),
+                     .scratch = MapAttentionScratch(context.program(), context.limits(),
+                                                    context.attention_scratch())};
+  args.head_blocks = group / args.heads;
   args.block_shift = std::countr_zero(static_cast<uint32_t>(args.cache.block_size));
+  args.plans_tiles = PlansTiles(context.program(), op);
   if (op.inputs.size() == 3) {
     args.k = context.Resolve(op.inputs[1]);
     args.v = context.Resolve(op.inputs[2]);
@@ -364,9 +349,8 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
   }
   const bool wide = params.head_dim == 128;
   const bool half = layer.dtype == DType::kF16;
-  const LaunchFn launch =
-      half ? (wide ? ChooseGroup<F16, 128>(args.group) : ChooseGroup<F16, 64>(args.group))
-           : (wide ? ChooseGroup<Bf16, 128>(args.group) : ChooseGroup<Bf16, 64>(args.group));
+  const LaunchFn launch = half ? (wide ? LaunchAttention<F16, 128> : LaunchAttention<F16, 64>)
+                               : (wide ? LaunchAttention<Bf16, 128> : LaunchAttention<Bf16, 64>);
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
@@ -374,14 +358,15 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
 
 CudaAttentionBackend CudaAttention() {
   return {.facts = {.name = "cuda",
-                    .description = "one block per token and KV head, split over warps",
+                    .description = "tensor cores; segments of long rows over several blocks",
                     .activations = {DType::kF16, DType::kBF16},
                     .kvs = {DType::kF16, DType::kBF16},
                     .head_dims = {64, 128},
                     .capturable = true},
           .bytes_per_block = KvBytesPerBlock,
           .bind_write_kv = BindWriteKv,
-          .bind_attention = BindAttention};
+          .bind_attention = BindAttention,
+          .scratch_bytes = AttentionScratchBytes};
 }
 
 }  // namespace spry::cuda

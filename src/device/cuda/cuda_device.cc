@@ -89,7 +89,7 @@ class CudaDevice final : public Device {
   CudaDevice(const PluginOptions& options, const cudaDeviceProp& properties)
       : options_(options),
         properties_(properties),
-        attention_{CudaAttention(), CudaReferenceAttention()} {}
+        attention_{CudaLanesAttention(), CudaAttention(), CudaReferenceAttention()} {}
 
   std::string_view name() const override { return "cuda"; }
 

@@ -170,6 +170,10 @@ class CudaExecutable final : public Executable {
       SPRY_RETURN_IF_ERROR(reserve(best_draws_, plan_.best_draws_bytes, "sampling"));
       SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(best_draws_.data(), 0, plan_.best_draws_bytes));
     }
+    if (plan_.attention_bytes > 0) {
+      SPRY_RETURN_IF_ERROR(reserve(attention_, plan_.attention_bytes, "attention"));
+      SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(attention_.data(), 0, plan_.attention_bytes));
+    }
     SPRY_RETURN_IF_ERROR(reserve(kv_, plan_.kv_block_bytes * limits_.num_blocks, "KV blocks"));
     SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(state_.data(), 0, plan_.state_bytes));
     SPRY_ASSIGN_OR_RETURN(rings_memory_, MappedMemory::Allocate(plan_.ring_bytes));
@@ -198,7 +202,8 @@ class CudaExecutable final : public Executable {
                      BindContext::Regions{.weights = weights_.data(),
                                           .arena = arena_.data(),
                                           .kv = kv_.data(),
-                                          .best_draws = best_draws_.data()},
+                                          .best_draws = best_draws_.data(),
+                                          .attention = attention_.data()},
                      rings_);
     const KernelTable table = MakeKernelTable(options_.attention);
     for (const OpRecord& op : program_.ops) {
@@ -296,6 +301,7 @@ class CudaExecutable final : public Executable {
   DeviceMemory state_;
   DeviceMemory kv_;
   DeviceMemory best_draws_;
+  DeviceMemory attention_;
   MappedMemory rings_memory_;
   Stream stream_;
   StepRings rings_;

@@ -79,6 +79,7 @@ class BindContext {
     std::byte* arena = nullptr;
     std::byte* kv = nullptr;
     std::byte* best_draws = nullptr;  // draw.h; null: nobody draws
+    std::byte* attention = nullptr;   // scratch of the attention backend, 0 at first
   };
 
   BindContext(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
@@ -92,6 +93,7 @@ class BindContext {
   WeightMatrix Weight(WeightId id) const;
   const float* Floats(WeightId id) const;  // a vector or a rope table
   std::byte* best_draws() const { return regions_.best_draws; }
+  std::byte* attention_scratch() const { return regions_.attention; }
   std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
 
   // Copies `args` to where they stay.
@@ -120,6 +122,7 @@ struct CudaAttentionBackend {
   int64_t (*bytes_per_block)(const KvLayer& layer, int block_size) = nullptr;
   BindFn bind_write_kv = nullptr;
   BindFn bind_attention = nullptr;  // with write_kv folded in or not (ops/attention/attention.h)
+  int64_t (*scratch_bytes)(const Program& program, const StepLimits& limits) = nullptr;  // null: 0
 };
 
 // The binder of every op; write_kv and attention come from the backend.
@@ -128,6 +131,8 @@ KernelTable MakeKernelTable(const CudaAttentionBackend& attention);
 
 // The fast one: 16-bit KV, head sizes 64 and 128.
 CudaAttentionBackend CudaAttention();
+// Heads of 64, the fastest for decode steps over short contexts.
+CudaAttentionBackend CudaLanesAttention();
 // Any head size and every parameter, in the CPU reference's order of operations.
 CudaAttentionBackend CudaReferenceAttention();
 

@@ -187,13 +187,6 @@ __device__ inline void PrefetchWeights(const uint4* lanes, int tiles) {
 #endif
 }
 
-__device__ inline void CopyAsync16(void* shared, const void* global, bool inside) {
-  const uint32_t target = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  const int bytes = inside ? 16 : 0;  // the rest becomes 0
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(global),
-               "r"(bytes));
-}
-
 // Shared rows of B in elements: 16-byte reads of 4 lanes from each of 8 rows meet all banks evenly
 // when rows are 64 bytes apart, modulo 128.
 __host__ __device__ constexpr int32_t SharedStride(int32_t depth) {

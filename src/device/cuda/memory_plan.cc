@@ -63,7 +63,7 @@ LogitsPlan PlanLogits(const Program& program, const MemoryPlan& plan) {
 MemoryNeeds MemoryPlan::needs() const {
   return {.weights = weight_bytes,
           .activations = buffers.arena_bytes,
-          .step = state_bytes + best_draws_bytes + ring_bytes,
+          .step = state_bytes + best_draws_bytes + attention_bytes + ring_bytes,
           .kv_per_block = kv_block_bytes};
 }
 
@@ -73,6 +73,9 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   PlaceWeights(program, plan);
   plan.buffers = PlanBuffers(program, limits);
   plan.state_bytes = kStepCounterBytes + StepStateBytes(limits);
+  if (attention.scratch_bytes != nullptr) {
+    plan.attention_bytes = attention.scratch_bytes(program, limits);
+  }
   plan.logits = PlanLogits(program, plan);
   if (plan.logits.draws) plan.best_draws_bytes = limits.max_samples * sizeof(uint64_t);
   plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;

@@ -33,6 +33,24 @@ __device__ inline void Mma(__nv_bfloat16, float (&d)[4], const uint4& a, uint32_
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
+// Four 8 x 8 matrices of 16-bit elements, transposed: lane l gives the address of row l % 8 of
+// matrix l / 8 in shared memory, and gets elements [2t][g], [2t + 1][g] of each.
+__device__ inline void LoadTransposed(uint32_t (&out)[4], const void* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(address)
+               : "memory");
+}
+
+// 16 bytes from global to shared memory; zeros where `inside` is false.
+__device__ inline void CopyAsync16(void* shared, const void* global, bool inside) {
+  const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = inside ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(global),
+               "r"(bytes));
+}
+
 // 16 bytes of weights, read once: past the first cache.
 __device__ inline uint4 LoadWeights(const uint4* p) {
   uint4 value;

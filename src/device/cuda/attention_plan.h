@@ -1,0 +1,57 @@
+// How the attention backend "cuda" shares a step out among blocks, and the scratch it needs for
+// that.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/math.h"
+#include "program/program.h"
+#include "program/step.h"
+
+namespace spry::cuda {
+
+struct LaunchContext;
+
+// Tokens of one request that a block of a mixed step takes together. None: no work.
+struct QueryTile {
+  int32_t first_token = 0;
+  int32_t num_tokens = 0;
+};
+
+struct AttentionScratch {
+  QueryTile* tiles = nullptr;   // of the mixed step
+  uint32_t* arrived = nullptr;  // by unit (a token and a block of heads); 0 between launches
+  float* parts = nullptr;       // by unit, segment, head: max, sum, output
+  int32_t max_segments = 1;     // of a row
+
+  // More blocks than this do not make a decode step faster.
+  static constexpr int32_t kBlocks = 264;
+
+  // Over how many blocks the segments of a row are spread.
+  int32_t Splits(int32_t units) const { return std::clamp(kBlocks / units, 1, max_segments); }
+
+  SPRY_HOST_DEVICE float* Part(int32_t unit, int32_t segment, int32_t heads, int32_t dim) const {
+    return parts + (int64_t{unit} * max_segments + segment) * heads * (dim + 2);
+  }
+};
+
+// The heads of a group that one block computes: the largest divisor up to 8.
+int32_t HeadsOfBlock(int32_t group);
+
+// The first attention op of a step plans the tiles, and every one that cuts differently.
+bool PlansTiles(const Program& program, const OpRecord& attention);
+
+// Of a mixed step with so many tokens and rows, `per_tile` tokens at most in each.
+int32_t MostQueryTiles(int32_t tokens, int32_t rows, int32_t per_tile);
+void LaunchPlanTiles(QueryTile* tiles, int32_t most_tiles, int32_t per_tile, const StepState& state,
+                     const LaunchContext& context);
+
+int64_t AttentionScratchBytes(const Program& program, const StepLimits& limits);
+// `base` holds that many bytes, all 0.
+AttentionScratch MapAttentionScratch(const Program& program, const StepLimits& limits,
+                                     std::byte* base);
+
+}  // namespace spry::cuda
