@@ -31,6 +31,14 @@ Status Validate(const SamplingParams& p, int64_t vocab_size) {
   if (p.stop_token_ids.size() > kMaxStopTokenIds) {
     return OutOfRange("the number of stop_token_ids", p.stop_token_ids.size(), "at most 32");
   }
+  if (p.stop.size() > kMaxStopStrings) {
+    return OutOfRange("the number of stop strings", p.stop.size(), "at most 64");
+  }
+  for (const std::string& stop : p.stop) {
+    if (stop.empty() || stop.size() > kMaxStopStringBytes) {
+      return OutOfRange("the size of a stop string", stop.size(), "from 1 to 1024 bytes");
+    }
+  }
   for (const TokenId id : p.stop_token_ids) {
     if (id.value() < 0 || id.value() >= vocab_size) {
       return InvalidArgument(fmt::format("stop_token_ids has {}; ids of this model go from 0 to {}",

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -10,7 +11,9 @@
 
 namespace spry {
 
-inline constexpr int kMaxStopTokenIds = 32;         // per request, the model's own end ids included
+inline constexpr int kMaxStopTokenIds = 32;  // per request, the model's own end ids included
+inline constexpr int kMaxStopStrings = 64;
+inline constexpr int kMaxStopStringBytes = 1024;
 inline constexpr int kMaxLogprobs = 20;             // alternatives per token
 inline constexpr double kGreedyTemperature = 1e-5;  // below: greedy, as vLLM
 
@@ -25,6 +28,11 @@ struct SamplingParams {
   int min_tokens = 0;   // no end or stop id before that many
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
+  // The text ends before the first of these, or with it (text/stop_strings.h); not looked for in
+  // the text of the first min_tokens tokens. The engine knows tokens alone: whoever turns them into
+  // text does this, and cancels the request.
+  std::vector<std::string> stop;
+  bool include_stop_str_in_output = false;
 
   // Log-probabilities of the chosen token and of this many alternatives; absent: none.
   std::optional<int> logprobs;

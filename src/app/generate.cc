@@ -73,7 +73,7 @@ class Generate {
     Result<GenerationRequest> request = MakeRequest(entry);
     if (!request.ok()) return Report(entry.where, request.status().message());
     const int prompt_tokens = static_cast<int>(request->prompt.size());
-    const bool logprobs = request->sampling.logprobs.has_value();
+    SamplingParams sampling = request->sampling;
     const Result<RequestId> id = model_.engine->Submit(*std::move(request));
     if (!id.ok()) return Report(entry.where, id.status().message());
     const int index = static_cast<int>(slots_.size()) - 1;
@@ -82,7 +82,7 @@ class Generate {
         std::make_unique<RequestOutput>(RequestOutput::Options{.index = index,
                                                                .tokenizer = model_.tokenizer.get(),
                                                                .prompt_tokens = prompt_tokens,
-                                                               .logprobs = logprobs});
+                                                               .sampling = std::move(sampling)});
   }
 
   Result<GenerationRequest> MakeRequest(PromptEntry& entry) const {
@@ -92,6 +92,10 @@ class Generate {
     request.sampling = DefaultSampling(model_.config.sampling_defaults);
     flags_.sampling.ApplyTo(request.sampling);
     line.sampling.ApplyTo(request.sampling);
+    if (!request.sampling.stop.empty() && model_.tokenizer == nullptr) {
+      return InvalidArgument(
+          "stop needs the text of tokens, and the model has no tokenizer; use stop_token_ids");
+    }
     if (!line.text) {
       request.prompt = std::move(line.token_ids);
       return request;
@@ -108,10 +112,12 @@ class Generate {
 
   Status Take(const TokenEvent& event) {
     const auto found = index_of_.find(event.request);
+    if (found == index_of_.end()) return {};  // a stop string ended it in this step
     Slot& slot = slots_[found->second];
     const std::string_view piece = slot.output->Take(event);
     if (streams() && !piece.empty()) SPRY_RETURN_IF_ERROR(WriteStdout(piece));
     if (!slot.output->finished()) return {};
+    if (event.finish == FinishReason::kNone) model_.engine->Cancel(event.request);
     if (event.finish == FinishReason::kError) {
       Report(slot.where, "the model gave no usable logits (NaN); the request was stopped");
     }

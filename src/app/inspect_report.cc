@@ -56,17 +56,13 @@ json::object ConfigJson(const ModelConfig& c) {
 }
 
 json::object PlanJson(const MemoryPlan& plan) {
-  return {{"weights_bytes", plan.needs.weights},
-          {"activations_bytes", plan.needs.activations},
-          {"step_bytes", plan.needs.step},
-          {"graphs_bytes", plan.needs.graphs},
-          {"kv_cache_bytes", plan.kv_bytes},
-          {"num_blocks", plan.limits.num_blocks},
-          {"block_size", plan.limits.block_size},
-          {"max_model_len", plan.max_model_len},
-          {"max_num_seqs", plan.limits.max_rows},
-          {"max_num_batched_tokens", plan.limits.max_tokens},
-          {"run_ahead", plan.run_ahead}};
+  return {
+      {"weights_bytes", plan.needs.weights},  {"activations_bytes", plan.needs.activations},
+      {"step_bytes", plan.needs.step},        {"graphs_bytes", plan.needs.graphs},
+      {"kv_cache_bytes", plan.kv_bytes},      {"num_blocks", plan.limits.num_blocks},
+      {"block_size", plan.limits.block_size}, {"max_model_len", plan.max_model_len},
+      {"max_num_seqs", plan.limits.max_rows}, {"max_num_batched_tokens", plan.limits.max_tokens},
+      {"run_ahead", plan.run_ahead}};
 }
 
 }  // namespace

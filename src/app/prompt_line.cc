@@ -85,6 +85,22 @@ Status Read(std::string_view field, const json::value& value, std::optional<std:
   return {};
 }
 
+// One string stands for a list of one.
+Status Read(std::string_view field, const json::value& value,
+            std::optional<std::vector<std::string>>& target) {
+  target.emplace();
+  const json::array one = {value};
+  const json::array& array = value.is_array() ? value.get_array() : one;
+  for (size_t i = 0; i < array.size(); ++i) {
+    std::optional<std::string> text;
+    const std::string name =
+        value.is_array() ? fmt::format("{}[{}]", field, i) : std::string(field);
+    SPRY_RETURN_IF_ERROR(Read(name, array[i], text));
+    target->push_back(*std::move(text));
+  }
+  return {};
+}
+
 template <auto member>
 Status ReadSampling(std::string_view field, const json::value& value, PromptLine& line) {
   return Read(field, value, line.sampling.*member);
@@ -111,6 +127,8 @@ constexpr Field kFields[] = {
     {"min_tokens", ReadSampling<&SamplingFields::min_tokens>},
     {"stop_token_ids", ReadSampling<&SamplingFields::stop_token_ids>},
     {"ignore_eos", ReadSampling<&SamplingFields::ignore_eos>},
+    {"stop", ReadSampling<&SamplingFields::stop>},
+    {"include_stop_str_in_output", ReadSampling<&SamplingFields::include_stop_str_in_output>},
     {"logprobs", ReadSampling<&SamplingFields::logprobs>},
 };
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <utility>
 
 namespace spry {
 namespace {
@@ -26,9 +28,34 @@ json::object ToObject(const TokenLogprob& entry) {
 
 }  // namespace
 
-RequestOutput::RequestOutput(const Options& options) : options_(options) {
+RequestOutput::RequestOutput(Options options)
+    : options_(std::move(options)),
+      stops_(options_.sampling.stop, options_.sampling.include_stop_str_in_output
+                                         ? StopScanner::Include::kYes
+                                         : StopScanner::Include::kNo) {
   constexpr bool kSkipSpecialTokens = true;
-  if (options.tokenizer != nullptr) detokenizer_.emplace(*options.tokenizer, kSkipSpecialTokens);
+  if (options_.tokenizer != nullptr) {
+    detokenizer_.emplace(*options_.tokenizer, kSkipSpecialTokens);
+  }
+}
+
+// Appends the event's text to text_, up to a stop string.
+void RequestOutput::Spell(const TokenEvent& event) {
+  spelled_.clear();
+  if (event.has_token && finish_ != FinishReason::kStop) {
+    detokenizer_->Append(event.token, spelled_);
+  }
+  if (finished()) detokenizer_->Finish(spelled_);
+  if (static_cast<int>(token_ids_.size()) <= options_.sampling.min_tokens) {
+    stops_.Pass(spelled_, text_);
+  } else {
+    stops_.Append(spelled_, text_);
+  }
+  if (stops_.found()) {
+    finish_ = FinishReason::kStop;
+  } else if (finished()) {
+    stops_.Finish(text_);
+  }
 }
 
 std::string_view RequestOutput::Take(const TokenEvent& event) {
@@ -40,17 +67,15 @@ std::string_view RequestOutput::Take(const TokenEvent& event) {
     if (!detokenizer_) {
       fmt::format_to(std::back_inserter(text_), "{}{}", before == 0 ? "" : " ",
                      event.token.value());
-    } else if (finish_ != FinishReason::kStop) {
-      detokenizer_->Append(event.token, text_);
     }
-    if (options_.logprobs) {
+    if (options_.sampling.logprobs) {
       const RowResult& result = *event.result;
       logprobs_.push_back({.chosen = result.chosen,
                            .rank = result.rank,
                            .top = {result.top, result.top + result.num_top}});
     }
   }
-  if (finished() && detokenizer_) detokenizer_->Finish(text_);
+  if (detokenizer_) Spell(event);
   return std::string_view(text_).substr(before);
 }
 
@@ -62,9 +87,17 @@ std::string RequestOutput::ToJson() const {
                          {"cached_tokens", cached_tokens_},
                          {"token_ids", std::move(ids)},
                          {"text", nullptr},
-                         {"finish_reason", Name(finish_)}};
+                         {"finish_reason", Name(finish_)},
+                         {"stop_reason", nullptr}};
   if (detokenizer_) object["text"] = text_;
-  if (options_.logprobs) {
+  if (stops_.found()) {
+    object["stop_reason"] = options_.sampling.stop[*stops_.found()];
+  } else if (finish_ == FinishReason::kStop &&
+             std::ranges::find(options_.sampling.stop_token_ids, token_ids_.back()) !=
+                 options_.sampling.stop_token_ids.end()) {
+    object["stop_reason"] = token_ids_.back().value();
+  }
+  if (options_.sampling.logprobs) {
     json::array entries;
     for (const Logprobs& entry : logprobs_) {
       json::object token = ToObject(entry.chosen);

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "api/row.h"
+#include "api/sampling_params.h"
 #include "sched/scheduler.h"
 #include "text/detokenizer.h"
+#include "text/stop_strings.h"
 #include "text/tokenizer.h"
 
 namespace spry {
@@ -19,19 +21,20 @@ class RequestOutput {
     int index = 0;                         // among the inputs, from 0
     const Tokenizer* tokenizer = nullptr;  // must outlive this; null: token ids stand for text
     int prompt_tokens = 0;
-    bool logprobs = false;
+    SamplingParams sampling;  // what of it shapes the output: stops and logprobs
   };
-  explicit RequestOutput(const Options& options);
+  explicit RequestOutput(Options options);
 
   // The text that the event made readable, valid until the next call. An end or stop id is counted
-  // but not spelled.
+  // but not spelled. A stop string may end the output here before the engine knows.
   std::string_view Take(const TokenEvent& event);
 
   bool finished() const { return finish_ != FinishReason::kNone; }
   FinishReason finish() const { return finish_; }
   const std::string& text() const { return text_; }
-  // {"index", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason"} and, when
-  // asked for, "logprobs": per token its id, logprob, rank and the likeliest others.
+  // {"index", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason",
+  // "stop_reason"} and, when asked for, "logprobs": per token its id, logprob, rank and the
+  // likeliest others. stop_reason: the stop string or the stop id that was asked for, else null.
   std::string ToJson() const;
 
  private:
@@ -41,8 +44,12 @@ class RequestOutput {
     std::vector<TokenLogprob> top;
   };
 
+  void Spell(const TokenEvent& event);
+
   Options options_;
   std::optional<Detokenizer> detokenizer_;
+  std::string spelled_;  // of this event
+  StopScanner stops_;
   int cached_tokens_ = 0;
   std::vector<TokenId> token_ids_;
   std::vector<Logprobs> logprobs_;

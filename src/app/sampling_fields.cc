@@ -23,6 +23,8 @@ void SamplingFields::ApplyTo(SamplingParams& params) const {
   Overwrite(params.seed, seed);
   Overwrite(params.stop_token_ids, stop_token_ids);
   Overwrite(params.ignore_eos, ignore_eos);
+  Overwrite(params.stop, stop);
+  Overwrite(params.include_stop_str_in_output, include_stop_str_in_output);
 }
 
 SamplingParams DefaultSampling(const SamplingDefaults& defaults) {
@@ -57,6 +59,15 @@ void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
                                              "Ids that end generation, beside the model's own")
       ->delimiter(',')
       ->allow_extra_args(false)
+      ->group(group);
+  parser.add_option("--stop", fields.stop, "Text that ends the output before it; may be repeated")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group(group);
+  const auto include_stop = [&fields](int64_t) { fields.include_stop_str_in_output = true; };
+  parser
+      .add_flag_function("--include-stop-str-in-output", include_stop,
+                         "End the output after a stop string")
       ->group(group);
   const auto set_ignore_eos = [&fields](int64_t) { fields.ignore_eos = true; };
   parser.add_flag_function("--ignore-eos", set_ignore_eos, "Go on past the model's end ids")

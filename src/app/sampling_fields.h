@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "api/sampling_params.h"
@@ -22,7 +23,8 @@ struct SamplingFields {
   std::optional<int> top_k, max_tokens, min_tokens, logprobs;
   std::optional<uint64_t> seed;
   std::optional<std::vector<TokenId>> stop_token_ids;
-  std::optional<bool> ignore_eos;
+  std::optional<std::vector<std::string>> stop;
+  std::optional<bool> ignore_eos, include_stop_str_in_output;
 
   // Overwrites in `params` what is said here.
   void ApplyTo(SamplingParams& params) const;

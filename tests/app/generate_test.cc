@@ -106,6 +106,7 @@ TEST_F(GenerateTest, BadLinesLeaveTheirNeighboursAlone) {
       {R"({"prompt_token_ids": [1], "logprobs": 21})", "logprobs is 21"},
       {R"({"prompt_token_ids": [1], "logprobs": -1})", "logprobs is -1"},
       {R"({"prompt_token_ids": [1], "stop_token_ids": [512]})", "stop_token_ids has 512"},
+      {R"({"prompt_token_ids": [1], "stop": "end"})", "the model has no tokenizer"},
       {R"({"prompt_token_ids": [1], "seed": "x"})", "seed is \"x\""},
       {R"({"prompt_token_ids": [1], "ignore_eos": 1})", "ignore_eos is 1"},
       {R"({"prompt_token_ids": [512]})", "512"},

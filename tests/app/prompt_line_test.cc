@@ -16,7 +16,8 @@ TEST(PromptLineTest, EveryFieldIsRead) {
   const Result<PromptLine> line = ParsePromptLine(
       R"({"prompt": "a\nb\\n", "temperature": 0.5, "top_p": 1, "top_k": -1, "min_p": 0.1,
           "seed": 18446744073709551615, "max_tokens": 7, "min_tokens": 2, "stop_token_ids": [3, 4],
-          "ignore_eos": true, "logprobs": 0})");
+          "ignore_eos": true, "logprobs": 0, "stop": ["a", "b"],
+          "include_stop_str_in_output": true})");
   ASSERT_TRUE(line.ok()) << line.status().message();
   EXPECT_EQ(line->text, "a\nb\\n");  // JSON's escapes and no others
   EXPECT_TRUE(line->token_ids.empty());
@@ -31,6 +32,14 @@ TEST(PromptLineTest, EveryFieldIsRead) {
   EXPECT_EQ(s.stop_token_ids, (std::vector<TokenId>{TokenId(3), TokenId(4)}));
   EXPECT_EQ(s.ignore_eos, true);
   EXPECT_EQ(s.logprobs, 0);
+  EXPECT_EQ(s.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(s.include_stop_str_in_output, true);
+}
+
+TEST(PromptLineTest, OneStopStringStandsForAList) {
+  const Result<PromptLine> line = ParsePromptLine(R"({"prompt": "x", "stop": "end"})");
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  EXPECT_EQ(line->sampling.stop, std::vector<std::string>{"end"});
 }
 
 TEST(PromptLineTest, NullCountsAsAbsent) {
@@ -68,6 +77,8 @@ TEST(PromptLineTest, WrongLinesNameTheFieldAndWhatWasFound) {
       {R"({"prompt": "x", "ignore_eos": 1})", "ignore_eos is 1; it must be true or false"},
       {R"({"prompt": "x", "logprobs": true})", "logprobs is true"},
       {R"({"prompt": "x", "stop_token_ids": 5})", "stop_token_ids is 5"},
+      {R"({"prompt": "x", "stop": 5})", "stop is 5"},
+      {R"({"prompt": "x", "stop": ["a", null]})", "stop[1] is null"},
       {R"({"prompt": "x", "stop_token_ids": [1, "2"]})", "stop_token_ids[1] is \"2\""},
       {R"({"prompt_token_ids": [1.5]})", "prompt_token_ids[0] is"},
       {R"({"prompt_token_ids": [0, true]})", "prompt_token_ids[1] is true"},
@@ -78,7 +89,7 @@ TEST(PromptLineTest, WrongLinesNameTheFieldAndWhatWasFound) {
       {R"({"max_tokens": 1})", "prompt is missing"},
       {R"({})", "prompt is missing"},
       {R"({"prompt": "x", "temprature": 0})", "unknown field \"temprature\""},
-      {R"({"prompt": "x", "stop": ["."]})", "unknown field \"stop\""},
+      {R"({"prompt": "x", "stops": ["."]})", "unknown field \"stops\""},
       {R"(["prompt"])", "not a JSON object"},
       {R"("prompt")", "not a JSON object"},
       {R"({"prompt": "x")", "not valid JSON"},
