@@ -12,10 +12,9 @@ namespace spry {
 
 enum class FinishReason : uint8_t {
   kNone,
-  kStop,     // an end or stop id
-  kLength,   // max_tokens or the model's length
-  kAborted,  // the client left or asked for it
-  kError,    // this request failed; the message says why
+  kStop,    // an end or stop id
+  kLength,  // max_tokens or the model's length
+  kError,   // this request failed; the message says why
 };
 
 // Tokens one step can yield for one row; above 1 only with speculative decoding.

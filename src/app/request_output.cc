@@ -16,7 +16,6 @@ const char* Name(FinishReason reason) {
     case FinishReason::kNone: break;
     case FinishReason::kStop: return "stop";
     case FinishReason::kLength: return "length";
-    case FinishReason::kAborted: return "abort";
     case FinishReason::kError: return "error";
   }
   return "";

@@ -16,7 +16,6 @@ std::string_view OpName(OpId id) {
 char RowDimLetter(RowDim dim) {
   switch (dim) {
     case RowDim::kTokens: return 'T';
-    case RowDim::kRows: return 'R';
     case RowDim::kSamples: return 'L';
   }
   return '?';

@@ -25,14 +25,13 @@ namespace spry {
 using BufferId = Id<struct BufferTag>;
 using WeightId = Id<struct WeightTag>;
 
-enum class RowDim : uint8_t { kTokens, kRows, kSamples };  // T, R, L
+enum class RowDim : uint8_t { kTokens, kSamples };  // T, L
 char RowDimLetter(RowDim dim);
 
 // The size of a dim in a step, and in the largest step.
 SPRY_HOST_DEVICE inline int32_t NumRows(RowDim dim, const StepHeader& header) {
   switch (dim) {
     case RowDim::kTokens: return header.num_tokens;
-    case RowDim::kRows: return header.num_rows;
     case RowDim::kSamples: return header.num_samples;
   }
   return 0;
@@ -40,7 +39,6 @@ SPRY_HOST_DEVICE inline int32_t NumRows(RowDim dim, const StepHeader& header) {
 inline int64_t MaxRows(RowDim dim, const StepLimits& limits) {
   switch (dim) {
     case RowDim::kTokens: return limits.max_tokens;
-    case RowDim::kRows: return limits.max_rows;
     case RowDim::kSamples: return limits.max_samples;
   }
   return 0;

@@ -52,7 +52,7 @@ struct TokenEvent {
   TokenId token;
   FinishReason finish = FinishReason::kNone;
   int num_cached_tokens = 0;          // of the prompt
-  const RowResult* result = nullptr;  // the device's words (logprobs); null for aborts
+  const RowResult* result = nullptr;  // the device's words (logprobs)
 };
 
 class Scheduler {

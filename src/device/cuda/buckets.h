@@ -22,7 +22,7 @@ struct LaunchShape {
   bool operator==(const LaunchShape&) const = default;
 
   int32_t Of(RowDim dim) const {
-    return dim == RowDim::kTokens ? tokens : dim == RowDim::kRows ? rows : samples;
+    return dim == RowDim::kTokens ? tokens : samples;
   }
 };
 
