@@ -2,7 +2,7 @@
 
 Needs: pip install torch transformers safetensors gguf. Beside each checkpoint lies a .f32 file: the
 values that the reference library reads from it, as raw little-endian floats, one tensor after
-another, ordered by tensor name (types.gguf: in the order of the file).
+another, ordered by tensor name (GGUF: in the order of the file).
 """
 
 import pathlib
@@ -112,6 +112,20 @@ def gguf_metadata(writer):
     writer.add_array("test.nested", [[1, 2], [3]])
 
 
+def write_gguf(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_gguf_values(path, values_path):
+    with open(values_path, "wb") as out:
+        for tensor in gguf.GGUFReader(path).tensors:
+            values = gguf.dequantize(tensor.data, tensor.tensor_type)
+            out.write(np.ascontiguousarray(values, dtype=np.float32).tobytes())
+
+
 def gguf_types():
     rng = np.random.default_rng(3)
     path = FOLDER / "types.gguf"
@@ -125,14 +139,41 @@ def gguf_types():
             writer.add_tensor(name, values)
         else:
             writer.add_tensor(name, gguf.quantize(values, quantization), raw_dtype=quantization)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    with open(FOLDER / "types-gguf.f32", "wb") as out:
-        for tensor in gguf.GGUFReader(path).tensors:
-            values = gguf.dequantize(tensor.data, tensor.tensor_type)
-            out.write(np.ascontiguousarray(values, dtype=np.float32).tobytes())
+    write_gguf(writer)
+    write_gguf_values(path, FOLDER / "types-gguf.f32")
+
+
+# Blocks of each type: bytes of a block, where its f16 scales are, rows of 256 elements.
+BLOCK_TYPES = {
+    "Q4_0": (18, [0], 2), "Q4_1": (20, [0, 2], 2), "Q8_0": (34, [0], 2), "Q5_0": (22, [0], 2),
+    "Q5_1": (24, [0, 2], 2), "IQ4_NL": (18, [0], 2), "Q2_K": (84, [80, 82], 6),
+    "Q3_K": (110, [108], 6), "Q4_K": (144, [0, 2], 6), "Q5_K": (176, [0, 2], 6),
+    "Q6_K": (210, [208], 6), "IQ4_XS": (136, [0], 6),
+}
+# Zeros of both signs, subnormals, the largest, and what models have.
+SCALES = [0.0, -0.0, 2.0**-24, -(2.0**-15), 65504.0, -65504.0, 0.01, -0.0003, 1.0, 0.02]
+
+
+def gguf_blocks():
+    """Random blocks of every block type: all codes and sub-scales, extreme scales."""
+    rng = np.random.default_rng(4)
+    path = FOLDER / "block-types.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    gguf_metadata(writer)
+    tensors = {"token_embd.weight": ("Q4_0", BLOCK_TYPES["Q4_0"])}
+    tensors |= {kind.lower(): (kind, facts) for kind, facts in BLOCK_TYPES.items()}
+    for name, (kind, (block_bytes, places, rows)) in tensors.items():
+        blocks_per_row = 1 if kind.endswith("_K") or kind == "IQ4_XS" else 8
+        if name == "token_embd.weight":
+            rows, blocks_per_row = 24, 2  # the embedding that the metadata speaks of
+        blocks = rng.integers(0, 256, (rows * blocks_per_row, block_bytes), dtype=np.uint8)
+        for column, place in enumerate(places):
+            scales = np.array([SCALES[(7 * column + i) % len(SCALES)] for i in range(len(blocks))])
+            blocks[:, place:place + 2] = scales.astype(np.float16).view(np.uint8).reshape(-1, 2)
+        data = blocks.reshape(rows, -1)
+        writer.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType[kind])
+    write_gguf(writer)
+    write_gguf_values(path, FOLDER / "block-types-gguf.f32")
 
 
 def main():
@@ -140,6 +181,7 @@ def main():
     safetensors_types()
     transformers_models()
     gguf_types()
+    gguf_blocks()
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
     Formats, Mutation,
     ::testing::Values(Format{"safetensors", "tiny-opt", "model.safetensors"},
                       Format{"gguf", "types.gguf", ""},
+                      Format{"gguf_blocks", "block-types.gguf", ""},
                       Format{"config", "tiny-llama", "config.json"},
                       Format{"generation_config", "tiny-llama", "generation_config.json"},
                       Format{"index", "tiny-llama", "model.safetensors.index.json"}),

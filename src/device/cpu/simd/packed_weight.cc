@@ -69,7 +69,7 @@ uint16_t Narrow<uint16_t>(float value, WeightForm form) {
 // writes of a block stay in the first cache.
 template <typename T, int kStep>
 void PackPlain(const RawWeight& weight, WeightForm form, const PanelSource& source, T* out) {
-  constexpr int64_t kBlock = 128;  // columns; whole blocks of every dtype
+  constexpr int64_t kBlock = 256;  // columns; whole blocks of every dtype
   const DTypeTraits& traits = Traits(weight.dtype);
   const bool same = (weight.dtype == DType::kF16 && form == WeightForm::kF16) ||
                     (weight.dtype == DType::kBF16 && form == WeightForm::kBF16);
@@ -104,8 +104,11 @@ WeightForm FormOf(DType dtype, DType compute) {
     case DType::kQ4_0: return WeightForm::kQ4_0;
     case DType::kQ4_1: return WeightForm::kQ4_1;
     case DType::kQ8_0: return WeightForm::kQ8_0;
-    default: return compute == DType::kF16 ? WeightForm::kF16 : WeightForm::kBF16;
+    default: break;
   }
+  // Neither f16 nor bf16 holds d * scale * code without rounding.
+  if (IsQuantized(dtype)) return WeightForm::kF32;
+  return compute == DType::kF16 ? WeightForm::kF16 : WeightForm::kBF16;
 }
 
 int64_t PanelBytes(WeightForm form, int64_t columns) {
