@@ -47,9 +47,14 @@ struct BenchForm {
   DType compute;
 };
 constexpr BenchForm kBenchForms[] = {
-    {"q4_0", DType::kQ4_0, DType::kBF16}, {"q4_1", DType::kQ4_1, DType::kBF16},
-    {"q8_0", DType::kQ8_0, DType::kBF16}, {"bf16", DType::kBF16, DType::kBF16},
-    {"f16", DType::kF16, DType::kF16},    {"f32", DType::kF32, DType::kF32},
+    {"q4_0", DType::kQ4_0, DType::kBF16},     {"q4_1", DType::kQ4_1, DType::kBF16},
+    {"q8_0", DType::kQ8_0, DType::kBF16},     {"bf16", DType::kBF16, DType::kBF16},
+    {"q5_0", DType::kQ5_0, DType::kBF16},     {"q5_1", DType::kQ5_1, DType::kBF16},
+    {"q2_k", DType::kQ2_K, DType::kBF16},     {"q3_k", DType::kQ3_K, DType::kBF16},
+    {"q4_k", DType::kQ4_K, DType::kBF16},     {"q5_k", DType::kQ5_K, DType::kBF16},
+    {"q6_k", DType::kQ6_K, DType::kBF16},     {"iq4_nl", DType::kIQ4_NL, DType::kBF16},
+    {"iq4_xs", DType::kIQ4_XS, DType::kBF16}, {"f16", DType::kF16, DType::kF16},
+    {"f32", DType::kF32, DType::kF32},
 };
 
 // Bytes that are finite numbers in every dtype (no exponent of all ones).
@@ -122,7 +127,7 @@ Status BenchShape(const BenchForm& form, const GemmShape& shape, const KernelTab
     const double ops = 2.0 * m * shape.n * shape.k;
     const Times times = Measure(pool, calls, m, ops);
     fmt::print(
-        "{:5} {:6} x {:4}  M {:3}  best {:9.1f} us  median {:9.1f} us  {:6.1f} GB/s  "
+        "{:6} {:6} x {:4}  M {:3}  best {:9.1f} us  median {:9.1f} us  {:6.1f} GB/s  "
         "{:7.1f} GOP/s\n",
         form.name, shape.n, shape.k, m, times.best_us, times.median_us,
         bytes / times.best_us * 1e-3, ops / times.best_us * 1e-3);
@@ -140,6 +145,7 @@ int Main(std::string_view wanted, int threads, bool only_avx2) {
   for (const BenchForm& form : kBenchForms) {
     if (!wanted.empty() && wanted != form.name) continue;
     for (const GemmShape& shape : kShapes) {
+      if (shape.k % Traits(form.dtype).block_elements != 0) continue;
       const Status status = BenchShape(form, shape, kernels, *pool);
       if (!status.ok()) {
         fmt::print(stderr, "{}\n", status.message());

@@ -47,10 +47,6 @@ void Shift(int by, int count, int8_t* values) {
   for (int i = 0; i < count; ++i) values[i] = static_cast<int8_t>(values[i] + by);
 }
 
-void LookUp(int elements, int8_t* codes) {
-  for (int i = 0; i < elements; ++i) codes[i] = kIq4Values[codes[i]];
-}
-
 // Eight scales and eight minima of 6 bits. Bytes 0..3 and 4..7 hold the first four of each; their
 // upper two bits, with a nibble each of bytes 8..11, are the last four.
 void UnpackScalesAndMins(const std::byte* from, BlockCodes& out) {
@@ -134,7 +130,6 @@ void UnpackIq4Xs(const std::byte* block, BlockCodes& out) {
   AddBits<4, 1>(block + 4, 8, 0, out.scales);
   Shift(-32, 8, out.scales);
   AddBits<4, 16>(block + 8, 256, 0, out.codes);
-  LookUp(256, out.codes);
 }
 
 }  // namespace
@@ -156,7 +151,7 @@ void UnpackBlock(DType dtype, const std::byte* block, BlockCodes& out) {
     case DType::kQ8_0:
       std::memcpy(out.codes, UnpackHead(block, /*has_minimum=*/false, out), 32);
       return;
-    case DType::kIQ4_NL: Unpack4(block, /*has_minimum=*/false, out); return LookUp(32, out.codes);
+    case DType::kIQ4_NL: return Unpack4(block, /*has_minimum=*/false, out);
     case DType::kQ2_K: return UnpackQ2K(block, out);
     case DType::kQ3_K: return UnpackQ3K(block, out);
     case DType::kQ4_K: return UnpackQ4K(block, out);

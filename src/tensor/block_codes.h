@@ -14,6 +14,7 @@ inline constexpr int kMinGroupElements = 16;
 
 // The value of element i, of group g = i / GroupElements(dtype):
 //   (d * scales[g]) * codes[i] - d_min * mins[g]
+// or, where UsesIq4Values(dtype), with kIq4Values[codes[i]] instead of codes[i];
 // in f32, where both products of a scale are exact. Types with one scale per block have scales[g] =
 // 1, types whose minimum is added mins[g] = -1; a type without minimum has d_min = 0 and mins[g]
 // = 0.
@@ -28,7 +29,9 @@ struct BlockCodes {
 // Elements that share a scale: 16 or 32.
 int GroupElements(DType dtype);
 
-// The 16 values that codes of the IQ4 types stand for, ascending.
+constexpr bool UsesIq4Values(DType dtype) {
+  return dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS;
+}
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 

@@ -39,6 +39,9 @@ void DequantizeRow(DType dtype, const std::byte* row, int64_t elements, float* o
   BlockCodes block;
   for (int64_t i = 0; i < elements; i += traits.block_elements, row += traits.block_bytes) {
     UnpackBlock(dtype, row, block);
+    if (UsesIq4Values(dtype)) {
+      for (int j = 0; j < traits.block_elements; ++j) block.codes[j] = kIq4Values[block.codes[j]];
+    }
     DequantizeCodes(block, traits.block_elements, group, out + i);
   }
 }

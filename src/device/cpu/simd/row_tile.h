@@ -3,8 +3,8 @@
 //
 // V adds to the vector interface, for rope_pairs and block types:
 //   Twice(x): lanes 0, 0, 1, 1 ... of the first half; SwapPairs(x): lanes 1, 0, 3, 2 ...;
-//   NegateEven(x); LoadBytes(p): signed bytes as floats; LoadNibbles<shift>(p): of the bytes at p,
-//   the low (0) or high (4) nibbles as floats; FirstF16(p): one half as a float.
+//   NegateEven(x); LoadNibbles<shift>(p): of the bytes at p, the low (0) or high (4) nibbles as
+//   floats; FirstF16(p): one half as a float.
 #pragma once
 
 #include <cstddef>
