@@ -126,10 +126,9 @@ def write_gguf_values(path, values_path):
             out.write(np.ascontiguousarray(values, dtype=np.float32).tobytes())
 
 
-def gguf_types():
+def gguf_types(path, **splitting):
     rng = np.random.default_rng(3)
-    path = FOLDER / "types.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, "llama", **splitting)
     gguf_metadata(writer)
     for name, rows, columns, kind in GGUF_TENSORS:
         values = rng.standard_normal((rows, columns) if columns else rows).astype(np.float32)
@@ -140,7 +139,6 @@ def gguf_types():
         else:
             writer.add_tensor(name, gguf.quantize(values, quantization), raw_dtype=quantization)
     write_gguf(writer)
-    write_gguf_values(path, FOLDER / "types-gguf.f32")
 
 
 # Blocks of each type: bytes of a block, where its f16 scales are, rows of 256 elements.
@@ -180,7 +178,10 @@ def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     safetensors_types()
     transformers_models()
-    gguf_types()
+    gguf_types(FOLDER / "types.gguf")
+    write_gguf_values(FOLDER / "types.gguf", FOLDER / "types-gguf.f32")
+    (FOLDER / "split").mkdir(exist_ok=True)
+    gguf_types(FOLDER / "split" / "types.gguf", split_max_tensors=5)  # types-0000N-of-00003.gguf
     gguf_blocks()
 
 

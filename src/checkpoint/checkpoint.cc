@@ -7,8 +7,8 @@
 #include "checkpoint/dummy_weights.h"
 #include "checkpoint/file_weights.h"
 #include "checkpoint/ggml_types.h"
-#include "checkpoint/gguf.h"
 #include "checkpoint/gguf_model.h"
+#include "checkpoint/gguf_split.h"
 #include "checkpoint/gguf_vocab.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/safetensors.h"
@@ -67,7 +67,7 @@ Result<Checkpoint> OpenDummy(const fs::path& folder, uint64_t seed) {
 }
 
 Result<Checkpoint> OpenGguf(const fs::path& path) {
-  SPRY_ASSIGN_OR_RETURN(GgufFile file, ReadGguf(path));
+  SPRY_ASSIGN_OR_RETURN(GgufFile file, ReadGgufModel(path));
   Checkpoint checkpoint;
   checkpoint.format = "gguf";
   SPRY_ASSIGN_OR_RETURN(checkpoint.config, GgufConfig(file));
@@ -84,7 +84,7 @@ Result<Checkpoint> OpenGguf(const fs::path& path) {
   SPRY_ASSIGN_OR_RETURN(checkpoint.weights, MakeFileWeights({.source = path.string(),
                                                              .supported_types = kGgmlTypesServed,
                                                              .tensors = std::move(file.tensors)}));
-  // The vocabulary has been copied out of the head of the file.
+  // The vocabulary has been copied out of the head of the (first) file.
   file.file->GiveBack(
       0, static_cast<size_t>(std::min<uint64_t>(file.data_start, file.file->bytes().size())));
   return checkpoint;
