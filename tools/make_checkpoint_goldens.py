@@ -174,6 +174,24 @@ def gguf_blocks():
     write_gguf_values(path, FOLDER / "block-types-gguf.f32")
 
 
+def quantized_rows():
+    """Rows of 32 and what gguf rounds them to: every size, ties of magnitude, halves, zeros."""
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((72, 32)).astype(np.float32)
+    rows[:48] *= (10.0 ** rng.uniform(-7, 5, (48, 1))).astype(np.float32)
+    rows[48] = 0.0
+    rows[49, 1:] = 0.0
+    rows[50:54] = rng.choice([-3.0, 3.0], (4, 32))  # the first of the largest decides
+    rows[54:64] = rng.integers(-254, 255, (10, 32)) / 2.0  # halves of Q8_0's step
+    rows[54:64, 7] = 127.0
+    rows[64:70] = rng.integers(-16, 17, (6, 32)) / 2.0  # halves of Q4_0's step
+    rows[64:70, 9] = -8.0
+    rows[70:] = np.abs(rows[70:])
+    rows.tofile(FOLDER / "rows.f32")
+    for kind in ("Q4_0", "Q8_0"):
+        gguf.quantize(rows, gguf.GGMLQuantizationType[kind]).tofile(FOLDER / f"rows.{kind.lower()}")
+
+
 def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     safetensors_types()
@@ -183,6 +201,7 @@ def main():
     (FOLDER / "split").mkdir(exist_ok=True)
     gguf_types(FOLDER / "split" / "types.gguf", split_max_tensors=5)  # types-0000N-of-00003.gguf
     gguf_blocks()
+    quantized_rows()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include "checkpoint/gguf_split.h"
 #include "checkpoint/gguf_vocab.h"
 #include "checkpoint/hf_config.h"
+#include "checkpoint/quantized_weights.h"
 #include "checkpoint/safetensors.h"
 #include "text/tokenizer_files.h"
 
@@ -90,9 +91,14 @@ Result<Checkpoint> OpenGguf(const fs::path& path) {
   return checkpoint;
 }
 
-}  // namespace
+// Computes in bfloat16 where the checkpoint is float32, as with GGUF: float32 would undo it.
+Checkpoint Quantize(Checkpoint checkpoint, DType dtype) {
+  checkpoint.weights = MakeQuantizedWeights(std::move(checkpoint.weights), dtype);
+  if (checkpoint.config.dtype == DType::kF32) checkpoint.config.dtype = DType::kBF16;
+  return checkpoint;
+}
 
-Result<Checkpoint> OpenCheckpoint(const fs::path& path, const CheckpointOptions& options) {
+Result<Checkpoint> OpenAsStored(const fs::path& path, const CheckpointOptions& options) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
@@ -110,6 +116,20 @@ Result<Checkpoint> OpenCheckpoint(const fs::path& path, const CheckpointOptions&
   if (is_folder) return OpenSafetensors(path);
   if (path.extension() == ".gguf") return OpenGguf(path);
   return InvalidArgument(fmt::format("{}: expected a model folder or a .gguf file", path.string()));
+}
+
+}  // namespace
+
+Result<Checkpoint> OpenCheckpoint(const fs::path& path, const CheckpointOptions& options) {
+  SPRY_ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenAsStored(path, options));
+  if (!options.quantization) return checkpoint;
+  if (checkpoint.format == "gguf") {
+    return InvalidArgument(
+        fmt::format("{}: --quantization is for safetensors and dummy weights; the tensors of a "
+                    "GGUF file keep the types that they have",
+                    path.string()));
+  }
+  return Quantize(std::move(checkpoint), *options.quantization);
 }
 
 }  // namespace spry
