@@ -2,7 +2,7 @@
 
 Needs: pip install torch transformers safetensors gguf. Beside each checkpoint lies a .f32 file: the
 values that the reference library reads from it, as raw little-endian floats, one tensor after
-another, ordered by tensor name (types.gguf: in the order of the file).
+another, ordered by tensor name (GGUF: in the order of the file).
 """
 
 import pathlib
@@ -112,10 +112,23 @@ def gguf_metadata(writer):
     writer.add_array("test.nested", [[1, 2], [3]])
 
 
-def gguf_types():
+def write_gguf(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_gguf_values(path, values_path):
+    with open(values_path, "wb") as out:
+        for tensor in gguf.GGUFReader(path).tensors:
+            values = gguf.dequantize(tensor.data, tensor.tensor_type)
+            out.write(np.ascontiguousarray(values, dtype=np.float32).tobytes())
+
+
+def gguf_types(path, **splitting):
     rng = np.random.default_rng(3)
-    path = FOLDER / "types.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, "llama", **splitting)
     gguf_metadata(writer)
     for name, rows, columns, kind in GGUF_TENSORS:
         values = rng.standard_normal((rows, columns) if columns else rows).astype(np.float32)
@@ -125,21 +138,70 @@ def gguf_types():
             writer.add_tensor(name, values)
         else:
             writer.add_tensor(name, gguf.quantize(values, quantization), raw_dtype=quantization)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    with open(FOLDER / "types-gguf.f32", "wb") as out:
-        for tensor in gguf.GGUFReader(path).tensors:
-            values = gguf.dequantize(tensor.data, tensor.tensor_type)
-            out.write(np.ascontiguousarray(values, dtype=np.float32).tobytes())
+    write_gguf(writer)
+
+
+# Blocks of each type: bytes of a block, where its f16 scales are, rows of 256 elements.
+BLOCK_TYPES = {
+    "Q4_0": (18, [0], 2), "Q4_1": (20, [0, 2], 2), "Q8_0": (34, [0], 2), "Q5_0": (22, [0], 2),
+    "Q5_1": (24, [0, 2], 2), "IQ4_NL": (18, [0], 2), "Q2_K": (84, [80, 82], 6),
+    "Q3_K": (110, [108], 6), "Q4_K": (144, [0, 2], 6), "Q5_K": (176, [0, 2], 6),
+    "Q6_K": (210, [208], 6), "IQ4_XS": (136, [0], 6),
+}
+# Zeros of both signs, subnormals, the largest, and what models have.
+SCALES = [0.0, -0.0, 2.0**-24, -(2.0**-15), 65504.0, -65504.0, 0.01, -0.0003, 1.0, 0.02]
+
+
+def gguf_blocks():
+    """Random blocks of every block type: all codes and sub-scales, extreme scales."""
+    rng = np.random.default_rng(4)
+    path = FOLDER / "block-types.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    gguf_metadata(writer)
+    tensors = {"token_embd.weight": ("Q4_0", BLOCK_TYPES["Q4_0"])}
+    tensors |= {kind.lower(): (kind, facts) for kind, facts in BLOCK_TYPES.items()}
+    for name, (kind, (block_bytes, places, rows)) in tensors.items():
+        blocks_per_row = 1 if kind.endswith("_K") or kind == "IQ4_XS" else 8
+        if name == "token_embd.weight":
+            rows, blocks_per_row = 24, 2  # the embedding that the metadata speaks of
+        blocks = rng.integers(0, 256, (rows * blocks_per_row, block_bytes), dtype=np.uint8)
+        for column, place in enumerate(places):
+            scales = np.array([SCALES[(7 * column + i) % len(SCALES)] for i in range(len(blocks))])
+            blocks[:, place:place + 2] = scales.astype(np.float16).view(np.uint8).reshape(-1, 2)
+        data = blocks.reshape(rows, -1)
+        writer.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType[kind])
+    write_gguf(writer)
+    write_gguf_values(path, FOLDER / "block-types-gguf.f32")
+
+
+def quantized_rows():
+    """Rows of 32 and what gguf rounds them to: every size, ties of magnitude, halves, zeros."""
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((72, 32)).astype(np.float32)
+    rows[:48] *= (10.0 ** rng.uniform(-7, 5, (48, 1))).astype(np.float32)
+    rows[48] = 0.0
+    rows[49, 1:] = 0.0
+    rows[50:54] = rng.choice([-3.0, 3.0], (4, 32))  # the first of the largest decides
+    rows[54:64] = rng.integers(-254, 255, (10, 32)) / 2.0  # halves of Q8_0's step
+    rows[54:64, 7] = 127.0
+    rows[64:70] = rng.integers(-16, 17, (6, 32)) / 2.0  # halves of Q4_0's step
+    rows[64:70, 9] = -8.0
+    rows[70:] = np.abs(rows[70:])
+    rows.tofile(FOLDER / "rows.f32")
+    for kind in ("Q4_0", "Q8_0"):
+        gguf.quantize(rows, gguf.GGMLQuantizationType[kind]).tofile(FOLDER / f"rows.{kind.lower()}")
 
 
 def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     safetensors_types()
     transformers_models()
-    gguf_types()
+    gguf_types(FOLDER / "types.gguf")
+    write_gguf_values(FOLDER / "types.gguf", FOLDER / "types-gguf.f32")
+    (FOLDER / "split").mkdir(exist_ok=True)
+    gguf_types(FOLDER / "split" / "types.gguf", split_max_tensors=5)  # types-0000N-of-00003.gguf
+    gguf_blocks()
+    quantized_rows()
 
 
 if __name__ == "__main__":

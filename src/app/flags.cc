@@ -23,6 +23,8 @@ constexpr std::array<Choice<CpuIsa>, 5> kIsas = {{{"auto", CpuIsa::kAuto},
                                                   {"amx", CpuIsa::kAmx}}};
 constexpr std::array<Choice<LoadFormat>, 2> kLoadFormats = {
     {{"auto", LoadFormat::kAuto}, {"dummy", LoadFormat::kDummy}}};
+constexpr std::array<Choice<std::optional<DType>>, 3> kQuantizations = {
+    {{"none", std::nullopt}, {"q4_0", DType::kQ4_0}, {"q8_0", DType::kQ8_0}}};
 constexpr std::array<Choice<std::optional<DType>>, 4> kDTypes = {{{"auto", std::nullopt},
                                                                   {"float32", DType::kF32},
                                                                   {"bfloat16", DType::kBF16},
@@ -188,6 +190,9 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
   const char* group = "Model";
   AddChoice(parser, "--load-format", kLoadFormats, flags.checkpoint.load_format,
             "dummy: random weights from a config.json alone [auto]")
+      ->group(group);
+  AddChoice(parser, "--quantization", kQuantizations, flags.checkpoint.quantization,
+            "Quantise the matrices of safetensors or dummy weights while loading [none]")
       ->group(group);
   const auto set_seed = [&flags](const uint64_t& seed) {
     flags.checkpoint.seed = seed;

@@ -28,6 +28,7 @@ const char* Name(RopeScaling::Kind kind) {
     case RopeScaling::Kind::kNone: break;
     case RopeScaling::Kind::kLinear: return "linear";
     case RopeScaling::Kind::kLlama3: return "llama3";
+    case RopeScaling::Kind::kLongRope: return "longrope";
   }
   return "none";
 }

@@ -7,10 +7,11 @@
 #include "checkpoint/dummy_weights.h"
 #include "checkpoint/file_weights.h"
 #include "checkpoint/ggml_types.h"
-#include "checkpoint/gguf.h"
 #include "checkpoint/gguf_model.h"
+#include "checkpoint/gguf_split.h"
 #include "checkpoint/gguf_vocab.h"
 #include "checkpoint/hf_config.h"
+#include "checkpoint/quantized_weights.h"
 #include "checkpoint/safetensors.h"
 #include "text/tokenizer_files.h"
 
@@ -67,7 +68,7 @@ Result<Checkpoint> OpenDummy(const fs::path& folder, uint64_t seed) {
 }
 
 Result<Checkpoint> OpenGguf(const fs::path& path) {
-  SPRY_ASSIGN_OR_RETURN(GgufFile file, ReadGguf(path));
+  SPRY_ASSIGN_OR_RETURN(GgufFile file, ReadGgufModel(path));
   Checkpoint checkpoint;
   checkpoint.format = "gguf";
   SPRY_ASSIGN_OR_RETURN(checkpoint.config, GgufConfig(file));
@@ -84,15 +85,20 @@ Result<Checkpoint> OpenGguf(const fs::path& path) {
   SPRY_ASSIGN_OR_RETURN(checkpoint.weights, MakeFileWeights({.source = path.string(),
                                                              .supported_types = kGgmlTypesServed,
                                                              .tensors = std::move(file.tensors)}));
-  // The vocabulary has been copied out of the head of the file.
+  // The vocabulary has been copied out of the head of the (first) file.
   file.file->GiveBack(
       0, static_cast<size_t>(std::min<uint64_t>(file.data_start, file.file->bytes().size())));
   return checkpoint;
 }
 
-}  // namespace
+// Computes in bfloat16 where the checkpoint is float32, as with GGUF: float32 would undo it.
+Checkpoint Quantize(Checkpoint checkpoint, DType dtype) {
+  checkpoint.weights = MakeQuantizedWeights(std::move(checkpoint.weights), dtype);
+  if (checkpoint.config.dtype == DType::kF32) checkpoint.config.dtype = DType::kBF16;
+  return checkpoint;
+}
 
-Result<Checkpoint> OpenCheckpoint(const fs::path& path, const CheckpointOptions& options) {
+Result<Checkpoint> OpenAsStored(const fs::path& path, const CheckpointOptions& options) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
@@ -110,6 +116,20 @@ Result<Checkpoint> OpenCheckpoint(const fs::path& path, const CheckpointOptions&
   if (is_folder) return OpenSafetensors(path);
   if (path.extension() == ".gguf") return OpenGguf(path);
   return InvalidArgument(fmt::format("{}: expected a model folder or a .gguf file", path.string()));
+}
+
+}  // namespace
+
+Result<Checkpoint> OpenCheckpoint(const fs::path& path, const CheckpointOptions& options) {
+  SPRY_ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenAsStored(path, options));
+  if (!options.quantization) return checkpoint;
+  if (checkpoint.format == "gguf") {
+    return InvalidArgument(
+        fmt::format("{}: --quantization is for safetensors and dummy weights; the tensors of a "
+                    "GGUF file keep the types that they have",
+                    path.string()));
+  }
+  return Quantize(std::move(checkpoint), *options.quantization);
 }
 
 }  // namespace spry

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ enum class LoadFormat { kAuto, kDummy };
 struct CheckpointOptions {
   LoadFormat load_format = LoadFormat::kAuto;
   uint64_t seed = 0;  // of dummy weights
+  // q4_0 or q8_0: matrices of safetensors and dummy weights are quantised as they are read.
+  std::optional<DType> quantization;
 };
 
 // The weights by Hugging Face name ("model.layers.0.self_attn.q_proj.weight"), whatever the file.

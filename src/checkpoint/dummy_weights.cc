@@ -93,9 +93,11 @@ class DummyWeights : public Weights {
  public:
   DummyWeights(DType dtype, uint64_t seed) : dtype_(dtype), seed_(seed) {}
 
-  // All but the tensor that only GGUF files of scaled-rope models have: a dummy model's rope is
+  // All but the tensors that only GGUF files of scaled-rope models have: a dummy model's rope is
   // what its config says.
-  bool Has(std::string_view name) const override { return name != "rope_freqs.weight"; }
+  bool Has(std::string_view name) const override {
+    return !name.starts_with("rope_freqs.") && !name.starts_with("rope_factors_");
+  }
 
   Result<WeightHandle> Get(std::string_view name, const Shape& expected) const override {
     const std::optional<int64_t> elements = expected.elements();

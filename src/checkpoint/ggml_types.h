@@ -17,7 +17,8 @@ struct GgmlType {
   std::optional<DType> dtype;  // nothing: spry does not serve it
 };
 
-inline constexpr char kGgmlTypesServed[] = "F32, F16, BF16, Q4_0, Q4_1, Q8_0";
+inline constexpr char kGgmlTypesServed[] =
+    "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS";
 
 // Nothing for a number that ggml has never given or has taken back.
 const GgmlType* FindGgmlType(uint32_t number);

@@ -51,6 +51,7 @@ class GgufMetadata {
   // Errors: a key twice.
   static Result<GgufMetadata> Make(std::string file, std::vector<Value> values);
 
+  bool IsArray(std::string_view key) const;  // false also when the key is absent
   Result<std::optional<int64_t>> Integer(std::string_view key, IntegerRange range) const;
   Result<std::optional<double>> Number(std::string_view key, NumberRange range) const;
   Result<std::optional<bool>> Flag(std::string_view key) const;

@@ -101,6 +101,11 @@ Status GgufMetadata::Missing(std::string_view key) const {
   return InvalidArgument(fmt::format("{}: metadata key \"{}\" is missing", file_, key));
 }
 
+bool GgufMetadata::IsArray(std::string_view key) const {
+  const Value* value = Find(key);
+  return value != nullptr && value->is_array;
+}
+
 Result<std::optional<int64_t>> GgufMetadata::Integer(std::string_view key,
                                                      IntegerRange range) const {
   const Value* value = Find(key);

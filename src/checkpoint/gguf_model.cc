@@ -56,13 +56,6 @@ Status RefuseWhatIsNotServed(const GgufMetadata& metadata) {
     return Unimplemented(fmt::format("{}: general.architecture {}, supported: llama",
                                      metadata.file(), Printable(architecture)));
   }
-  SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> splits,
-                        metadata.Integer("split.count", kAnyCount));
-  if (splits.value_or(1) > 1) {
-    return Unimplemented(fmt::format(
-        "{}: the model is split over {} files; supported: one file (llama-gguf-split --merge)",
-        metadata.file(), *splits));
-  }
   SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> experts,
                         metadata.Integer("llama.expert_count", kAnyCount));
   if (experts.value_or(0) > 0) {
@@ -72,17 +65,47 @@ Status RefuseWhatIsNotServed(const GgufMetadata& metadata) {
   return {};
 }
 
+// A key that llama.cpp takes for each layer: a number, or an array of numbers, which must agree.
+Result<std::optional<int64_t>> ForAllLayers(const GgufMetadata& metadata, std::string_view key,
+                                            IntegerRange range) {
+  if (!metadata.IsArray(key)) return metadata.Integer(key, range);
+  SPRY_ASSIGN_OR_RETURN(const auto list, metadata.IntegerList(key));
+  const std::vector<int64_t> numbers = list.value_or(std::vector<int64_t>());
+  if (numbers.empty() || numbers.front() < range.min || numbers.front() > range.max) {
+    return metadata.Wrong(key,
+                          numbers.empty() ? "an empty array" : fmt::format("{}", numbers.front()),
+                          fmt::format("an integer from {} to {}", range.min, range.max));
+  }
+  for (const int64_t number : numbers) {
+    if (number == numbers.front()) continue;
+    return Unimplemented(
+        metadata
+            .Wrong(key, fmt::format("{} and {} in different layers", numbers.front(), number),
+                   "the same in all")
+            .message());
+  }
+  return std::optional(numbers.front());
+}
+
+Result<int64_t> RequiredForAllLayers(const GgufMetadata& metadata, std::string_view key,
+                                     IntegerRange range) {
+  SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> value, ForAllLayers(metadata, key, range));
+  if (!value) return metadata.Missing(key);
+  return *value;
+}
+
 Status ReadSizes(const GgufMetadata& metadata, ModelConfig& config) {
   SPRY_ASSIGN_OR_RETURN(config.hidden_size,
                         metadata.RequiredInteger("llama.embedding_length", kHiddenRange));
-  SPRY_ASSIGN_OR_RETURN(config.intermediate_size,
-                        metadata.RequiredInteger("llama.feed_forward_length", kIntermediateRange));
+  SPRY_ASSIGN_OR_RETURN(
+      config.intermediate_size,
+      RequiredForAllLayers(metadata, "llama.feed_forward_length", kIntermediateRange));
   SPRY_ASSIGN_OR_RETURN(const int64_t layers,
                         metadata.RequiredInteger("llama.block_count", kLayerRange));
   SPRY_ASSIGN_OR_RETURN(const int64_t heads,
-                        metadata.RequiredInteger("llama.attention.head_count", kHeadRange));
+                        RequiredForAllLayers(metadata, "llama.attention.head_count", kHeadRange));
   SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> kv_heads,
-                        metadata.Integer("llama.attention.head_count_kv", kHeadRange));
+                        ForAllLayers(metadata, "llama.attention.head_count_kv", kHeadRange));
   SPRY_ASSIGN_OR_RETURN(config.max_position,
                         metadata.RequiredInteger("llama.context_length", kPositionRange));
   SPRY_ASSIGN_OR_RETURN(
@@ -115,29 +138,47 @@ Status ReadHeadDim(const GgufMetadata& metadata, ModelConfig& config) {
   return CheckHeads(config, metadata.file());
 }
 
-// llama3 scaling has no key: its factors are the tensor rope_freqs.weight.
+// 1 where there is none, for which 0 stands too; the second key is the older spelling.
+Result<double> RopeFactor(const GgufMetadata& metadata) {
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    SPRY_ASSIGN_OR_RETURN(const std::optional<double> factor,
+                          metadata.Number(key, {0.0, kRopeFactorRange.max}));
+    if (factor) return *factor == 0.0 ? 1.0 : *factor;
+  }
+  return 1.0;
+}
+
+// llama3 scaling has no key: its factors are the tensor rope_freqs.weight. Those of longrope are
+// rope_factors_long.weight and rope_factors_short.weight.
 Status ReadRope(const GgufMetadata& metadata, ModelConfig& config) {
   config.rope_interleaved = true;
   SPRY_ASSIGN_OR_RETURN(const std::optional<double> theta,
                         metadata.Number("llama.rope.freq_base", kRopeThetaRange));
   config.rope_theta = theta.value_or(kDefaultRopeTheta);
+  // Whatever the type, also none.
+  SPRY_ASSIGN_OR_RETURN(const std::optional<double> attention_factor,
+                        metadata.Number("llama.rope.scaling.attn_factor", kRopeFactorRange));
+  config.rope_attention_factor = attention_factor.value_or(1.0);
   SPRY_ASSIGN_OR_RETURN(const std::optional<std::string_view> type,
                         metadata.Text("llama.rope.scaling.type"));
   if (type == "none") return {};
   // llama.cpp takes a factor without a type for linear.
-  if (type && type != "linear") {
+  if (type && type != "linear" && type != "longrope") {
     return Unimplemented(
-        metadata.Wrong("llama.rope.scaling.type", Printable(*type), "none or linear").message());
+        metadata.Wrong("llama.rope.scaling.type", Printable(*type), "none, linear or longrope")
+            .message());
   }
-  // 0 stands for no scaling; the second key is the older spelling.
-  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
-    SPRY_ASSIGN_OR_RETURN(const std::optional<double> factor,
-                          metadata.Number(key, {0.0, kRopeFactorRange.max}));
-    if (!factor) continue;
-    if (*factor != 0.0 && *factor != 1.0) {
-      config.rope_scaling = {.kind = RopeScaling::Kind::kLinear, .factor = *factor};
-    }
-    return {};
+  SPRY_ASSIGN_OR_RETURN(const double factor, RopeFactor(metadata));
+  if (type == "longrope") {
+    SPRY_ASSIGN_OR_RETURN(
+        const std::optional<int64_t> original,
+        metadata.Integer("llama.rope.scaling.original_context_length", kPositionRange));
+    config.rope_scaling = {
+        .kind = RopeScaling::Kind::kLongRope,
+        .factor = factor,
+        .original_max_position = static_cast<double>(original.value_or(config.max_position))};
+  } else if (factor != 1.0) {
+    config.rope_scaling = {.kind = RopeScaling::Kind::kLinear, .factor = factor};
   }
   return {};
 }

@@ -13,12 +13,12 @@
 namespace spry {
 
 struct RopeScaling {
-  enum class Kind { kNone, kLinear, kLlama3 };
+  enum class Kind { kNone, kLinear, kLlama3, kLongRope };
   Kind kind = Kind::kNone;
   double factor = 1.0;
   double low_freq_factor = 1.0;      // kLlama3
   double high_freq_factor = 4.0;     // kLlama3
-  double original_max_position = 0;  // kLlama3
+  double original_max_position = 0;  // kLlama3; kLongRope: longer contexts take the long factors
 };
 
 // Defaults for fields that a request leaves out (generation_config.json, as vLLM uses it).
@@ -49,6 +49,7 @@ struct ModelConfig {
 
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
+  double rope_attention_factor = 1.0;  // that rope's cosines and sines are multiplied by
   // GGUF files of the llama family pair neighbours (0,1), (2,3) ...; Hugging Face pairs i, i + D/2.
   bool rope_interleaved = false;
 

@@ -1,11 +1,10 @@
 // Llama 1-3.x and its look-alikes (SmolLM2, TinyLlama): RMS norm, rotary positions, grouped-query
 // attention, gated MLP.
 #include <cmath>
-#include <cstring>
-#include <numbers>
 #include <vector>
 
 #include "models/model.h"
+#include "models/rope_frequencies.h"
 #include "models/weight_scope.h"
 #include "ops/activation.h"
 #include "ops/add.h"
@@ -17,47 +16,6 @@
 #include "ops/sampling.h"
 
 namespace spry {
-namespace {
-
-// Llama 3.1's scaling: short waves stay, long ones slow down by `factor`, those between are
-// blended.
-double ScaleLlama3(double frequency, const RopeScaling& scaling) {
-  const double turns =
-      scaling.original_max_position * frequency / (2.0 * std::numbers::pi);  // over the context
-  if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
-  if (turns > scaling.high_freq_factor) return frequency;
-  const double blend =
-      (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
-  return (1.0 - blend) * frequency / scaling.factor + blend * frequency;
-}
-
-// Radians per position for each pair. GGUF files carry llama3 scaling as divisors, rope_freqs.
-std::vector<double> RopeFrequencies(Tracer& tracer, const ModelConfig& c, const Weights& weights) {
-  const int64_t half = c.head_dim / 2;
-  std::vector<float> divisors(half, 1.0f);
-  if (weights.Has("rope_freqs.weight")) {
-    const WeightScope scope(tracer, weights, "");
-    const WeightHandle handle = scope("rope_freqs.weight", {half});
-    if (!tracer.ok()) return {};
-    const Result<HostTensor> tensor = handle.read();
-    if (tensor.ok() && tensor->data.size() == divisors.size() * sizeof(float)) {
-      std::memcpy(divisors.data(), tensor->data.data(), tensor->data.size());
-    } else {
-      tracer.Fail(tensor.ok() ? InvalidArgument("rope_freqs.weight is not float32")
-                              : tensor.status());
-    }
-  }
-  std::vector<double> frequencies(half);
-  for (int64_t i = 0; i < half; ++i) {
-    double f = std::pow(c.rope_theta, -2.0 * static_cast<double>(i) / c.head_dim) / divisors[i];
-    if (c.rope_scaling.kind == RopeScaling::Kind::kLinear) f /= c.rope_scaling.factor;
-    if (c.rope_scaling.kind == RopeScaling::Kind::kLlama3) f = ScaleLlama3(f, c.rope_scaling);
-    frequencies[i] = f;
-  }
-  return frequencies;
-}
-
-}  // namespace
 
 void TraceLlama(Tracer& t, const ModelConfig& c, const Weights& weights) {
   const int64_t E = c.hidden_size, F = c.intermediate_size, D = c.head_dim;
@@ -79,7 +37,7 @@ void TraceLlama(Tracer& t, const ModelConfig& c, const Weights& weights) {
                                   .scale = 1.0f / std::sqrt(static_cast<float>(D))};
   const std::vector<double> frequencies = RopeFrequencies(t, c, weights);
   if (!t.ok()) return;
-  const WeightId rope_table = AddRopeTable(t, frequencies);
+  const WeightId rope_table = AddRopeTable(t, frequencies, c.rope_attention_factor);
 
   const WeightHandle embedding = model("embed_tokens.weight", {c.vocab_size, E});
   Tensor x = Embed(t, embedding);  // [T, E]

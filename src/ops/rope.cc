@@ -6,19 +6,19 @@
 
 namespace spry {
 
-WeightId AddRopeTable(Tracer& tracer, std::span<const double> frequencies) {
+WeightId AddRopeTable(Tracer& tracer, std::span<const double> frequencies, double magnitude) {
   const int64_t max_length = tracer.options().max_length;
   const int64_t half = static_cast<int64_t>(frequencies.size());
   WeightHandle handle{
       .name = "rope_table", .dtype = DType::kF32, .shape = Shape{max_length, 2 * half}};
   handle.read = [kept = std::vector<double>(frequencies.begin(), frequencies.end()), half,
-                 max_length, shape = handle.shape]() -> Result<HostTensor> {
+                 max_length, magnitude, shape = handle.shape]() -> Result<HostTensor> {
     auto table = std::make_shared<std::vector<float>>(max_length * 2 * half);
     for (int64_t p = 0; p < max_length; ++p) {
       for (int64_t i = 0; i < half; ++i) {
         const double angle = static_cast<double>(p) * kept[i];
-        (*table)[p * 2 * half + i] = static_cast<float>(std::cos(angle));
-        (*table)[p * 2 * half + half + i] = static_cast<float>(std::sin(angle));
+        (*table)[p * 2 * half + i] = static_cast<float>(magnitude * std::cos(angle));
+        (*table)[p * 2 * half + half + i] = static_cast<float>(magnitude * std::sin(angle));
       }
     }
     return HostTensor{.dtype = DType::kF32,

@@ -19,7 +19,8 @@ struct RopeParams {
 };
 
 // The table for these frequencies (radians per position, [rotary_dim / 2]), one for all layers.
-WeightId AddRopeTable(Tracer& tracer, std::span<const double> frequencies);
+// Cosines and sines are multiplied by `magnitude`.
+WeightId AddRopeTable(Tracer& tracer, std::span<const double> frequencies, double magnitude = 1.0);
 
 void Rope(Tracer& tracer, const Tensor& q, const Tensor& k, WeightId table,
           const RopeParams& params);

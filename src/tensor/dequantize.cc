@@ -3,51 +3,46 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/block_codes.h"
 #include "tensor/float16.h"
 
 namespace spry {
 namespace {
 
-uint16_t Load16(const std::byte* p) {
-  uint16_t bits;
-  std::memcpy(&bits, p, 2);
-  return bits;
+void DequantizePlain(DType dtype, const std::byte* row, int64_t elements, float* out) {
+  CHECK(dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16);
+  if (dtype == DType::kF32) {
+    std::memcpy(out, row, sizeof(float) * static_cast<size_t>(elements));
+    return;
+  }
+  for (int64_t i = 0; i < elements; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, row + 2 * i, 2);
+    out[i] = dtype == DType::kF16 ? F16ToFloat(bits) : Bf16ToFloat(bits);
+  }
 }
 
-constexpr int kBlock = 32;
-
-void DequantizeQ4(const std::byte* nibbles, float scale, float offset, float zero, float* out) {
-  for (int i = 0; i < kBlock / 2; ++i) {
-    const int byte = static_cast<int>(nibbles[i]);
-    out[i] = scale * (static_cast<float>(byte & 15) - zero) + offset;
-    out[i + kBlock / 2] = scale * (static_cast<float>(byte >> 4) - zero) + offset;
+void DequantizeCodes(const BlockCodes& block, int elements, int group, float* out) {
+  const float d = F16ToFloat(block.d), d_min = F16ToFloat(block.d_min);
+  for (int i = 0, g = 0; i < elements; i += group, ++g) {
+    const float scale = d * block.scales[g], min = d_min * block.mins[g];
+    for (int j = i; j < i + group; ++j) out[j] = scale * block.codes[j] - min;
   }
 }
 
 }  // namespace
 
 void DequantizeRow(DType dtype, const std::byte* row, int64_t elements, float* out) {
+  if (!IsQuantized(dtype)) return DequantizePlain(dtype, row, elements, out);
   const DTypeTraits& traits = Traits(dtype);
-  const int64_t blocks = elements / traits.block_elements;
-  for (int64_t b = 0; b < blocks; ++b, row += traits.block_bytes, out += traits.block_elements) {
-    switch (dtype) {
-      case DType::kF32: std::memcpy(out, row, 4); break;
-      case DType::kF16: *out = F16ToFloat(Load16(row)); break;
-      case DType::kBF16: *out = Bf16ToFloat(Load16(row)); break;
-      case DType::kQ4_0:
-        // -0 is the offset that changes nothing: adding +0 would turn -0 into +0.
-        DequantizeQ4(row + 2, F16ToFloat(Load16(row)), -0.0f, 8.0f, out);
-        break;
-      case DType::kQ4_1:
-        DequantizeQ4(row + 4, F16ToFloat(Load16(row)), F16ToFloat(Load16(row + 2)), 0.0f, out);
-        break;
-      case DType::kQ8_0:
-        for (int i = 0; i < kBlock; ++i) {
-          out[i] = F16ToFloat(Load16(row)) * static_cast<float>(static_cast<int8_t>(row[2 + i]));
-        }
-        break;
-      default: CHECK(false && "not a weight type");
+  const int group = GroupElements(dtype);
+  BlockCodes block;
+  for (int64_t i = 0; i < elements; i += traits.block_elements, row += traits.block_bytes) {
+    UnpackBlock(dtype, row, block);
+    if (UsesIq4Values(dtype)) {
+      for (int j = 0; j < traits.block_elements; ++j) block.codes[j] = kIq4Values[block.codes[j]];
     }
+    DequantizeCodes(block, traits.block_elements, group, out + i);
   }
 }
 

@@ -4,6 +4,7 @@
 //          16..31; w = d * (q - 8)
 //   kQ4_1: 32 elements, 20 bytes: f16 scale d, f16 minimum m; 16 bytes as above; w = d * q + m
 //   kQ8_0: 32 elements, 34 bytes: f16 scale d; 32 signed bytes; w = d * q
+// The layouts of the others are in block_codes.cc.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,27 @@
 
 namespace spry {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kU8, kQ4_0, kQ4_1, kQ8_0 };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kI32,
+  kI64,
+  kU8,
+  kQ4_0,
+  kQ4_1,
+  kQ8_0,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+};
+inline constexpr int kNumDTypes = 18;
 
 struct DTypeTraits {
   std::string_view name;

@@ -43,6 +43,7 @@ TEST(FlagsTest, NothingSaidLeavesTheDefaults) {
   EXPECT_EQ(p.model.engine.runner.memory.max_rows, 0);
   EXPECT_EQ(p.model.engine.runner.memory.block_size, 16);
   EXPECT_EQ(p.model.checkpoint.load_format, LoadFormat::kAuto);
+  EXPECT_EQ(p.model.checkpoint.quantization, std::nullopt);
   SamplingParams params;
   params.temperature = 0.25;
   p.sampling.ApplyTo(params);
@@ -69,6 +70,8 @@ TEST(FlagsTest, EachFlagReachesItsOption) {
                           "float32",
                           "--load-format",
                           "dummy",
+                          "--quantization",
+                          "q8_0",
                           "--seed",
                           "7",
                           "--max-model-len",
@@ -101,6 +104,7 @@ TEST(FlagsTest, EachFlagReachesItsOption) {
   EXPECT_EQ(engine.runner.compute, DType::kBF16);
   EXPECT_EQ(engine.runner.kv, DType::kF32);
   EXPECT_EQ(p.model.checkpoint.load_format, LoadFormat::kDummy);
+  EXPECT_EQ(p.model.checkpoint.quantization, DType::kQ8_0);
   EXPECT_EQ(p.model.checkpoint.seed, 7u);
   EXPECT_EQ(engine.seed, 7u);
   EXPECT_EQ(engine.runner.memory.max_model_len, 100);

@@ -91,6 +91,29 @@ TEST_F(ProgramTest, InspectShowsModelTensorsAndPlan) {
   EXPECT_EQ(total, elements);
 }
 
+TEST_F(ProgramTest, QuantizedDummiesShowInInspectAndPlan) {
+  MakeModel("m");
+  ASSERT_EQ(Shell("sed -i 's/: 16/: 64/' m/config.json").exit_code, 0);
+  const std::string flags = "m --load-format dummy --device cpu --quantization q4_0";
+  const ProgramResult r = Spry("inspect " + flags + " --json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const json::object report = json::parse(r.out).as_object();
+  constexpr int64_t kE = 64, kF = 32;
+  constexpr int64_t kMatrices = 512 * kE + 2 * (4 * kE * kE + 2 * kE * kF);
+  EXPECT_EQ(report.at("totals").at("Q4_0").at("elements"), kMatrices);
+  // The embedding is there twice, to look up and to multiply; positions and vectors are float32.
+  constexpr int64_t kVectors = 2 * (4 * kE + kE + kF + 4 * kE) + 2 * kE;
+  EXPECT_EQ(report.at("memory_plan").at("weights_bytes"),
+            (kMatrices + 512 * kE) * 18 / 32 + 66 * kE * 4 + kVectors * 4);
+  const ProgramResult run = Spry("bench latency " + flags +
+                                 " --input-len 4 --output-len 4 --num-iters 1 "
+                                 "--num-iters-warmup 0 --batch-size 1");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const ProgramResult unknown = Spry("inspect m --load-format dummy --quantization q4_1");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("--quantization"));
+}
+
 TEST_F(ProgramTest, InspectPrintsTheProgram) {
   MakeModel("m");
   const ProgramResult r = Spry("inspect m --load-format dummy --device null --program");

@@ -92,6 +92,14 @@ GgufBytes& GgufBytes::KeyBool(std::string_view key, bool value) {
 GgufBytes& GgufBytes::KeyText(std::string_view key, std::string_view value) {
   return Text(key).U32(8).Text(value);
 }
+GgufBytes& GgufBytes::KeyU16(std::string_view key, uint16_t value) {
+  return Text(key).U32(2).Raw({reinterpret_cast<const char*>(&value), sizeof(value)});
+}
+GgufBytes& GgufBytes::KeyU32s(std::string_view key, const std::vector<uint32_t>& values) {
+  Text(key).U32(9).U32(4).U64(values.size());
+  for (const uint32_t value : values) U32(value);
+  return *this;
+}
 GgufBytes& GgufBytes::KeyTexts(std::string_view key, const std::vector<std::string>& values) {
   Text(key).U32(9).U32(8).U64(values.size());
   for (const std::string& value : values) Text(value);
@@ -140,6 +148,8 @@ std::string TinyGguf::Bytes() const {
   texts("tokenizer.ggml.tokens", {"H", "i", "Hi", ","});
   texts("tokenizer.ggml.merges", {"H i"});
   for (const auto& [key, value] : more_keys) number(key, value);
+  keys.Raw(other_keys.bytes());
+  key_count += other_key_count;
 
   const uint64_t padded = (embedding_bytes.size() + 31) / 32 * 32;
   GgufBytes file;

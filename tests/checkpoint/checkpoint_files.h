@@ -40,6 +40,8 @@ class GgufBytes {
   GgufBytes& KeyF32(std::string_view key, float value);
   GgufBytes& KeyBool(std::string_view key, bool value);
   GgufBytes& KeyText(std::string_view key, std::string_view value);
+  GgufBytes& KeyU16(std::string_view key, uint16_t value);
+  GgufBytes& KeyU32s(std::string_view key, const std::vector<uint32_t>& values);
   GgufBytes& KeyTexts(std::string_view key, const std::vector<std::string>& values);
   // Sizes innermost first, as the format has them.
   GgufBytes& Tensor(std::string_view name, const std::vector<uint64_t>& sizes, uint32_t type,
@@ -62,7 +64,9 @@ struct TinyGguf {
   std::string embedding_bytes = std::string(4 * 8 * 4, '\0');
   bool output_weight = false;
   std::vector<std::pair<std::string, uint32_t>> more_keys = {};  // u32 keys after the usual ones
-  std::string without_key = "";                                  // a usual key to leave out
+  GgufBytes other_keys = {};                                     // keys of other types after those
+  uint64_t other_key_count = 0;
+  std::string without_key = "";  // a usual key to leave out
 
   std::string Bytes() const;
 };

@@ -113,6 +113,7 @@ TEST(GgufModel, DefaultsAreThoseOfLlamaCpp) {
   EXPECT_EQ(config.head_dim, 4);
   EXPECT_EQ(config.rope_theta, 10000.0);
   EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kNone);
+  EXPECT_EQ(config.rope_attention_factor, 1.0);
 }
 
 TEST(GgufModel, NamesTheMissingKey) {
@@ -144,11 +145,47 @@ TEST(GgufModel, LinearScaling) {
   EXPECT_EQ(opened->config.rope_scaling.factor, 4.0);
 }
 
+// Without original_context_length the context that the model was made for is the original one.
+TEST(GgufModel, LongRope) {
+  const auto keys = [] { return GgufBytes().KeyText("llama.rope.scaling.type", "longrope"); };
+  const auto plain = Open({.other_keys = keys(), .other_key_count = 1});
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_EQ(plain->config.rope_scaling.kind, RopeScaling::Kind::kLongRope);
+  EXPECT_EQ(plain->config.rope_scaling.factor, 1.0);
+  EXPECT_EQ(plain->config.rope_scaling.original_max_position, 64.0);
+  EXPECT_EQ(plain->config.rope_attention_factor, 1.0);
+  GgufBytes more = keys();
+  more.KeyU32("llama.rope.scaling.original_context_length", 16)
+      .KeyF32("llama.rope.scaling.attn_factor", 1.25f);
+  const auto stated = Open({.other_keys = more, .other_key_count = 3});
+  ASSERT_TRUE(stated.ok()) << stated.status().message();
+  EXPECT_EQ(stated->config.rope_scaling.original_max_position, 16.0);
+  EXPECT_EQ(stated->config.rope_attention_factor, 1.25);
+  GgufBytes yarn = std::move(GgufBytes().KeyText("llama.rope.scaling.type", "yarn"));
+  EXPECT_THAT(
+      OpenError({.other_keys = yarn, .other_key_count = 1}),
+      HasSubstr("\"llama.rope.scaling.type\" is 'yarn', expected none, linear or longrope"));
+}
+
+// llama.cpp reads these keys as a number or as one for each layer.
+TEST(GgufModel, NumbersForEachLayerMustAgree) {
+  constexpr char kKey[] = "llama.attention.head_count_kv";
+  const auto open = [&](const std::vector<uint32_t>& values) {
+    return Open({.other_keys = std::move(GgufBytes().KeyU32s(kKey, values)), .other_key_count = 1});
+  };
+  const auto same = open({1, 1, 1});
+  ASSERT_TRUE(same.ok()) << same.status().message();
+  EXPECT_EQ(same->config.num_kv_heads, 1);
+  EXPECT_THAT(
+      open({1, 2}).status().message(),
+      HasSubstr("head_count_kv\" is 1 and 2 in different layers, expected the same in all"));
+  EXPECT_THAT(open({}).status().message(), HasSubstr("expected an integer from 1"));
+  EXPECT_THAT(open({0, 0}).status().message(), HasSubstr("expected an integer from 1"));
+}
+
 TEST(GgufModel, RefusesWhatItDoesNotServe) {
   EXPECT_THAT(OpenError({.architecture = "qwen3"}),
               HasSubstr("general.architecture 'qwen3', supported: llama"));
-  EXPECT_THAT(OpenError({.more_keys = {{"split.count", 3}}}),
-              HasSubstr("split over 3 files; supported: one file"));
   EXPECT_THAT(OpenError({.more_keys = {{"llama.expert_count", 8}}}),
               HasSubstr("mixture of 8 experts"));
 }

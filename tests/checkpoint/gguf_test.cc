@@ -1,5 +1,6 @@
 #include "checkpoint/gguf.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+#include "checkpoint/ggml_types.h"
 #include "tensor/float16.h"
 #include "tests/checkpoint/checkpoint_files.h"
 
@@ -30,12 +32,12 @@ std::string OpenError(std::string_view bytes) {
   return status.ok() ? "accepted" : status.message();
 }
 
-// Bit for bit, all six types, as the gguf package dequantises them.
-TEST(Gguf, ReadsWhatTheReferenceLibraryWrote) {
-  const Result<Checkpoint> opened = OpenCheckpoint(Golden("types.gguf"), {});
+// Bit for bit, as the gguf package dequantises.
+void ExpectValues(const char* file, const char* values_file) {
+  const Result<Checkpoint> opened = OpenCheckpoint(Golden(file), {});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   const std::vector<WeightHandle> weights = opened->weights->List();
-  const std::vector<float> expected = ReadFloats(Golden("types-gguf.f32"));
+  const std::vector<float> expected = ReadFloats(Golden(values_file));
   size_t start = 0;
   for (const WeightHandle& weight : weights) {
     const std::vector<float> values = Values(weight);
@@ -47,6 +49,11 @@ TEST(Gguf, ReadsWhatTheReferenceLibraryWrote) {
   }
   EXPECT_EQ(start, expected.size());
 }
+
+TEST(Gguf, ReadsWhatTheReferenceLibraryWrote) { ExpectValues("types.gguf", "types-gguf.f32"); }
+
+// All twelve block types: random codes and sub-scales; scales of zero, subnormal ones, the largest.
+TEST(Gguf, ReadsEveryBlockType) { ExpectValues("block-types.gguf", "block-types-gguf.f32"); }
 
 // B088, B091: the type is the tensor's own, whatever the rest of the file has.
 TEST(Gguf, TypesArePerTensor) {
@@ -155,22 +162,40 @@ TEST(Gguf, LimitsNestedArrays) {
   EXPECT_THAT(nested(20000), HasSubstr("nests arrays more than 4 deep"));
 }
 
-// B091: a k-quant whose rows are no whole blocks, and one whose rows are.
+// B091: a k-quant whose rows are no whole blocks, and a type that nobody serves.
 TEST(Gguf, RefusesTypesByName) {
   const TinyGguf ragged{.embedding_type = 12, .columns = 576, .embedding_bytes = ""};
   EXPECT_THAT(OpenError(ragged.Bytes()),
               HasSubstr("tensor 'token_embd.weight' is Q4_K with rows of 576 elements, expected a "
                         "multiple of 256; types that spry serves: F32, F16, BF16, Q4_0"));
   const TinyGguf whole{
-      .embedding_type = 14, .columns = 512, .embedding_bytes = std::string(4 * 2 * 210, 'k')};
+      .embedding_type = 16, .columns = 512, .embedding_bytes = std::string(4 * 2 * 66, 'k')};
   const TemporaryFolder folder;
   const auto opened = OpenCheckpoint(folder.Write("k.gguf", whole.Bytes()), {});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_EQ(opened->weights->List().front().file_type, "Q6_K");
-  EXPECT_THAT(opened->weights->Get("model.embed_tokens.weight", Shape{4, 512}).status().message(),
-              HasSubstr("tensor 'model.embed_tokens.weight' has type Q6_K; supported: F32, F16"));
+  EXPECT_EQ(opened->weights->List().front().file_type, "IQ2_XXS");
+  EXPECT_THAT(
+      opened->weights->Get("model.embed_tokens.weight", Shape{4, 512}).status().message(),
+      HasSubstr("tensor 'model.embed_tokens.weight' has type IQ2_XXS; supported: F32, F16"));
   EXPECT_THAT(OpenError(TinyGguf{.embedding_type = 99}.Bytes()),
               HasSubstr("tensor 'token_embd.weight' has the unknown ggml type 99"));
+}
+
+// What is served is what the messages say, no more and no less.
+TEST(Gguf, ServedTypesAreThoseThatMessagesName) {
+  int served = 0;
+  for (uint32_t number = 0; number < 64; ++number) {
+    const GgmlType* type = FindGgmlType(number);
+    if (type == nullptr) continue;
+    const std::string list = std::string(", ") + kGgmlTypesServed + ",";
+    EXPECT_EQ(type->dtype.has_value(), list.find(fmt::format(", {},", type->name)) != list.npos)
+        << type->name;
+    if (!type->dtype) continue;
+    ++served;
+    EXPECT_EQ(Traits(*type->dtype).block_bytes, type->block_bytes) << type->name;
+    EXPECT_EQ(Traits(*type->dtype).block_elements, type->block_elements) << type->name;
+  }
+  EXPECT_EQ(served, 15);
 }
 
 TEST(Gguf, RefusesOverlapsRepeatsAndMisalignment) {

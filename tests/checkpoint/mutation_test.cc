@@ -16,9 +16,10 @@ namespace fs = std::filesystem;
 constexpr int64_t kMaxHeldBytes = 64 << 20;
 
 struct Format {
-  std::string name;   // of the test
-  std::string model;  // a golden: a folder, or a file
-  std::string file;   // the file in it that is spoilt
+  std::string name;       // of the test
+  std::string model;      // a golden: a folder, or a file
+  std::string file;       // the file in it that is spoilt
+  std::string open = "";  // the file in it to open; empty: the whole folder
 };
 
 void PrintTo(const Format& format, std::ostream* out) { *out << format.name; }
@@ -60,9 +61,10 @@ bool ReadAll(const fs::path& model, const fs::path& folder) {
 TEST_P(Mutation, EitherWorksOrNamesTheFile) {
   const Format& format = GetParam();
   const TemporaryFolder folder;
-  const fs::path model = folder.path() / fs::path(format.model).filename();
-  fs::copy(Golden(format.model), model, fs::copy_options::recursive);
-  const fs::path spoilt = fs::is_directory(model) ? model / format.file : model;
+  const fs::path copy = folder.path() / fs::path(format.model).filename();
+  fs::copy(Golden(format.model), copy, fs::copy_options::recursive);
+  const fs::path spoilt = fs::is_directory(copy) ? copy / format.file : copy;
+  const fs::path model = format.open.empty() ? copy : copy / format.open;
   const std::string original = ReadBytes(spoilt);
   ASSERT_TRUE(ReadAll(model, folder.path()));
   int refused = 0;
@@ -83,6 +85,11 @@ INSTANTIATE_TEST_SUITE_P(
     Formats, Mutation,
     ::testing::Values(Format{"safetensors", "tiny-opt", "model.safetensors"},
                       Format{"gguf", "types.gguf", ""},
+                      Format{"gguf_blocks", "block-types.gguf", ""},
+                      Format{"gguf_split_first", "split", "types-00001-of-00003.gguf",
+                             "types-00003-of-00003.gguf"},
+                      Format{"gguf_split_second", "split", "types-00002-of-00003.gguf",
+                             "types-00001-of-00003.gguf"},
                       Format{"config", "tiny-llama", "config.json"},
                       Format{"generation_config", "tiny-llama", "generation_config.json"},
                       Format{"index", "tiny-llama", "model.safetensors.index.json"}),

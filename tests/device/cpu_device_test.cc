@@ -60,6 +60,30 @@ TEST(CpuDevice, PlanAddsUp) {
   EXPECT_GT(needs->step, 0);
 }
 
+// Packed weights take what their form takes: f32 when that is computed in, and of the K types a
+// little more than the file.
+TEST(CpuDevice, PlanCountsPackedForms) {
+  struct Case {
+    DType dtype, compute;
+    int64_t row_bytes;  // of 512 elements
+  };
+  for (const Case& c :
+       {Case{DType::kQ4_0, DType::kBF16, 16 * 18}, Case{DType::kQ4_0, DType::kF32, 512 * 4},
+        Case{DType::kQ4_K, DType::kBF16, 2 * (128 + 8 + 8 + 4)},
+        Case{DType::kQ6_K, DType::kBF16, 2 * 210}, Case{DType::kF32, DType::kBF16, 512 * 2}}) {
+    const TestWeight weight = RandomWeight("w", c.dtype, Shape{96, 512}, 1.0f, 1);
+    Tracer tracer("plan", {.compute = c.compute});
+    const Tensor x = tracer.NewBuffer("x", RowDim::kTokens, 512, DType::kF32);
+    Linear(tracer, x, {&weight.handle, 1}, {}, {});
+    const Result<Program> program = tracer.Finish(1);
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    const std::unique_ptr<Device> device = *MakeCpuDevice({.threads = 1});
+    const Result<MemoryNeeds> needs = device->Plan(*program, {.limits = TinyLimits({})});
+    ASSERT_TRUE(needs.ok()) << needs.status().message();
+    EXPECT_EQ(needs->weights, 96 * c.row_bytes) << Traits(c.dtype).name;
+  }
+}
+
 TEST(CpuDevice, CompileReportsProgress) {
   const auto device = MakeDevice(/*threads=*/1);
   const TinyModel model(/*seed=*/1);

@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "ops/embed.h"
 #include "ops/fusion.h"
+#include "tensor/dequantize.h"
 #include "tensor/float16.h"
+#include "tests/support/random_blocks.h"
 
 namespace spry::testing {
 
@@ -54,6 +56,22 @@ void AppendBlock(DType dtype, float scale, Random& random, std::vector<std::byte
   }
 }
 
+// For types whose meaning the checkpoint tests compare with the gguf package.
+void AppendWholeBlock(DType dtype, float scale, Random& random, std::vector<std::byte>& bytes,
+                      std::vector<double>& values) {
+  const DTypeTraits& traits = Traits(dtype);
+  // Codes reach 127 in the IQ4 types, sub-scales 63 and more.
+  const float d = random.Between(0.2f, 1.0f) * scale / (traits.block_elements == 32 ? 64 : 2048);
+  const float minimum = random.Between(-0.5f, 1.0f) * scale / 64;
+  std::vector<std::byte> block(traits.block_bytes);
+  FillBlock(
+      dtype, d, minimum, [&] { return random.Next(); }, block.data());
+  std::vector<float> floats(traits.block_elements);
+  DequantizeRow(dtype, block.data(), traits.block_elements, floats.data());
+  bytes.insert(bytes.end(), block.begin(), block.end());
+  values.insert(values.end(), floats.begin(), floats.end());
+}
+
 void AppendPlain(DType dtype, float value, std::vector<std::byte>& bytes,
                  std::vector<double>& values) {
   if (dtype == DType::kF32) {
@@ -88,7 +106,9 @@ TestWeight RandomWeight(std::string name, DType dtype, const Shape& shape, float
   std::vector<std::byte> bytes;
   std::vector<double> values;
   for (int64_t i = 0; i < elements; i += Traits(dtype).block_elements) {
-    if (IsQuantized(dtype)) {
+    if (dtype > DType::kQ8_0) {
+      AppendWholeBlock(dtype, scale, random, bytes, values);
+    } else if (IsQuantized(dtype)) {
       AppendBlock(dtype, scale, random, bytes, values);
     } else {
       AppendPlain(dtype, random.Between(-scale, scale), bytes, values);

@@ -38,12 +38,17 @@ const char* NameOf(Activation activation) {
 
 // ---- embed ----
 
+// Block types of 256 elements need rows of whole blocks.
+constexpr DType kBlockTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0,   DType::kQ5_0,
+                                 DType::kQ5_1, DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,
+                                 DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
+
 RowOpCase EmbedCase(DType dtype, bool with_positions) {
-  constexpr int64_t kWidth = 64;
+  const int64_t width = std::max(64, Traits(dtype).block_elements);
   constexpr int kOffset = 2;
-  const TestWeight table = RandomWeight("table", dtype, Shape{kRowOpTableRows, kWidth}, 1.0f, 11);
+  const TestWeight table = RandomWeight("table", dtype, Shape{kRowOpTableRows, width}, 1.0f, 11);
   const TestWeight positions =
-      RandomWeight("positions", DType::kF16, Shape{kRowOpPositions + kOffset, kWidth}, 1.0f, 12);
+      RandomWeight("positions", DType::kF16, Shape{kRowOpPositions + kOffset, width}, 1.0f, 12);
   return {
       .name = fmt::format("embed {}{}", Traits(dtype).name, with_positions ? " positions" : ""),
       .input_widths = {1},
@@ -56,10 +61,10 @@ RowOpCase EmbedCase(DType dtype, bool with_positions) {
       .expect =
           [=](std::span<const double>, InputToken token) {
             std::vector<ExpectedValue> row;
-            for (int64_t i = 0; i < kWidth; ++i) {
-              const double value = table.values[token.id * kWidth + i];
+            for (int64_t i = 0; i < width; ++i) {
+              const double value = table.values[token.id * width + i];
               const double added =
-                  with_positions ? positions.values[(token.position + kOffset) * kWidth + i] : 0.0;
+                  with_positions ? positions.values[(token.position + kOffset) * width + i] : 0.0;
               row.push_back({value + added, std::abs(value) + std::abs(added)});
             }
             return row;
@@ -180,15 +185,16 @@ RowOpCase MakeLinearCase(const LinearCase& c) {
 
 std::vector<LinearCase> LinearCases() {
   constexpr DType kPlain[] = {DType::kF32, DType::kF16, DType::kBF16};
-  constexpr DType kBlocks[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
   std::vector<LinearCase> cases;
   for (const DType dtype : kPlain) {
     for (const DType compute : kPlain) cases.push_back({.dtype = dtype, .compute = compute});
   }
-  for (const DType dtype : kBlocks) {
-    cases.push_back({.dtype = dtype});
-    cases.push_back({.dtype = dtype, .compute = DType::kBF16, .bias = true});
-    cases.push_back({.k = 2336, .n = {7}, .dtype = dtype});  // beyond a chunk of K, odd N
+  for (const DType dtype : kBlockTypes) {
+    const int64_t block = Traits(dtype).block_elements;
+    const int64_t k = std::max<int64_t>(64, block);
+    cases.push_back({.k = k, .dtype = dtype});
+    cases.push_back({.k = k, .dtype = dtype, .compute = DType::kBF16, .bias = true});
+    cases.push_back({.k = 2048 + 9 * block, .n = {7}, .dtype = dtype});  // beyond a chunk of K
   }
   for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kSilu}) {
     for (const bool bias : {false, true}) {
@@ -305,8 +311,10 @@ RowOpCase GatherCase() {
 
 std::vector<RowOpCase> RowOpCases() {
   std::vector<RowOpCase> cases;
-  for (const DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    cases.push_back(EmbedCase(dtype, /*with_positions=*/false));
+  }
+  for (const DType dtype : kBlockTypes) {
     cases.push_back(EmbedCase(dtype, /*with_positions=*/false));
   }
   cases.push_back(EmbedCase(DType::kF32, /*with_positions=*/true));

@@ -14,6 +14,7 @@
 #include "ops/linear.h"
 #include "tensor/dequantize.h"
 #include "tensor/float16.h"
+#include "tests/support/random_blocks.h"
 
 namespace spry {
 
@@ -42,19 +43,17 @@ inline std::vector<std::byte> RandomWeight(DType dtype, int64_t elements, std::m
   const DTypeTraits& traits = Traits(dtype);
   std::vector<std::byte> bytes(elements / traits.block_elements * traits.block_bytes);
   std::normal_distribution<float> normal(0.0f, 0.05f);
-  const auto put16 = [&](size_t at, uint16_t bits) { std::memcpy(&bytes[at], &bits, 2); };
   for (size_t at = 0; at < bytes.size(); at += traits.block_bytes) {
     if (dtype == DType::kF32) {
       const float value = normal(random);
       std::memcpy(&bytes[at], &value, 4);
     } else if (dtype == DType::kF16 || dtype == DType::kBF16) {
-      put16(at, dtype == DType::kF16 ? FloatToF16(normal(random)) : FloatToBf16(normal(random)));
+      const float value = normal(random);
+      const uint16_t bits = dtype == DType::kF16 ? FloatToF16(value) : FloatToBf16(value);
+      std::memcpy(&bytes[at], &bits, 2);
     } else {
-      put16(at, FloatToF16(normal(random)));
-      if (dtype == DType::kQ4_1) put16(at + 2, FloatToF16(normal(random) * 8.0f));
-      for (int i = dtype == DType::kQ4_1 ? 4 : 2; i < traits.block_bytes; ++i) {
-        bytes[at + i] = static_cast<std::byte>(random());
-      }
+      const float scale = normal(random), minimum = normal(random) * 8.0f;
+      FillBlock(dtype, scale, minimum, random, &bytes[at]);
     }
   }
   return bytes;

@@ -1,8 +1,9 @@
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "ops/math.h"
-
+#include "tensor/block_codes.h"
 #include "tests/device_linear/linear_rig.h"
 
 namespace spry {
@@ -10,13 +11,34 @@ namespace {
 
 constexpr float kUnit = 0x1p-24f;  // of an f32 rounding
 
-std::vector<float> DequantizeAll(DType dtype, const std::vector<std::byte>& bytes, int64_t rows,
-                                 int64_t k) {
-  std::vector<float> out(rows * k);
+// A weight's values, and for each |scale * code| + |minimum|, from which rounding errors follow.
+struct Values {
+  std::vector<float> w;
+  std::vector<double> magnitudes;
+};
+
+Values ValuesOf(DType dtype, const std::vector<std::byte>& bytes, int64_t rows, int64_t k) {
+  Values values = {.w = std::vector<float>(rows * k), .magnitudes = {}};
   for (int64_t r = 0; r < rows; ++r) {
-    DequantizeRow(dtype, bytes.data() + r * RowBytes(dtype, k), k, &out[r * k]);
+    DequantizeRow(dtype, bytes.data() + r * RowBytes(dtype, k), k, &values.w[r * k]);
   }
-  return out;
+  if (!IsQuantized(dtype)) {
+    for (const float w : values.w) values.magnitudes.push_back(std::abs(w));
+    return values;
+  }
+  const DTypeTraits& traits = Traits(dtype);
+  for (size_t at = 0; at < bytes.size(); at += traits.block_bytes) {
+    BlockCodes block;
+    UnpackBlock(dtype, &bytes[at], block);
+    for (int i = 0; i < traits.block_elements; ++i) {
+      const int g = i / GroupElements(dtype);
+      const double scale = double{F16ToFloat(block.d)} * block.scales[g];
+      const double minimum = double{F16ToFloat(block.d_min)} * block.mins[g];
+      const int code = UsesIq4Values(dtype) ? kIq4Values[block.codes[i]] : block.codes[i];
+      values.magnitudes.push_back(std::abs(scale * code) + std::abs(minimum));
+    }
+  }
+  return values;
 }
 
 // What a form makes of an element of a plain weight.
@@ -32,24 +54,15 @@ struct Expected {
   double bound = 0;
 };
 
-// Per element of the weight w = d q + m: |d q| + |m|, from which rounding errors follow.
-double Magnitude(DType dtype, const std::byte* row, int64_t i, double w) {
-  if (dtype != DType::kQ4_1) return std::abs(w);
-  uint16_t bits;
-  std::memcpy(&bits, row + i / 32 * 20 + 2, 2);
-  return std::abs(w) + 2 * std::abs(F16ToFloat(bits));
-}
-
 struct Row {
-  DType dtype;
   WeightForm form;
-  const std::byte* raw;
   const float* w;
+  const double* magnitudes;
   int64_t k;
 };
 
-// int8: x = s q + e with |e| <= s / 2 (and a few roundings in s and x / s); the sum of the group
-// then takes at most 2 roundings, after 3 in each term.
+// int8: x = s q + e with |e| <= s / 2 (and a few roundings in s and x / s); the sum of the scale's
+// group then takes at most 2 roundings, after 3 in each term.
 Expected Multiply(const Row& row, const float* x, bool exact_activations) {
   Expected expected;
   double magnitude = 0;
@@ -58,17 +71,17 @@ Expected Multiply(const Row& row, const float* x, bool exact_activations) {
     if (row.form == WeightForm::kBF16) value = Bf16ToFloat(FloatToBf16(x[i]));
     const double w = AsForm(row.form, row.w[i]);
     expected.value += value * w;
-    magnitude += std::abs(value) * Magnitude(row.dtype, row.raw, i, w);
+    magnitude += std::abs(value) * row.magnitudes[i];
     if (!IsQuantizedForm(row.form) || exact_activations) continue;
     double largest = 0;
     for (int64_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j) {
       largest = std::max(largest, std::abs(double{x[j]}));
     }
     expected.bound += std::abs(w) * largest / 127 * (0.5 + 127 * 4 * kUnit);
-    magnitude += largest / 127 * Magnitude(row.dtype, row.raw, i, w);
+    magnitude += largest / 127 * row.magnitudes[i];
   }
-  const double roundings =
-      IsQuantizedForm(row.form) ? 2.0 * static_cast<double>(row.k) / 32 + 6 : row.k + 2.0;
+  const double groups = static_cast<double>(row.k) / FactsOf(row.form).scale_group;
+  const double roundings = IsQuantizedForm(row.form) ? 2.0 * groups + 6 : row.k + 2.0;
   expected.bound += magnitude * roundings * kUnit;
   return expected;
 }
@@ -79,11 +92,10 @@ void ExpectProduct(const LinearSpec& spec, const LinearWeights& weights,
   int64_t column = 0;
   for (size_t p = 0; p < spec.parts.size(); ++p) {
     const Part& part = spec.parts[p];
-    const std::vector<float> w = DequantizeAll(part.dtype, weights.parts[p], part.rows, spec.k);
+    const Values values = ValuesOf(part.dtype, weights.parts[p], part.rows, spec.k);
     for (int64_t n = 0; n < part.rows; ++n, ++column) {
-      const Row row = {part.dtype, FormOf(part.dtype, spec.compute),
-                       weights.parts[p].data() + n * RowBytes(part.dtype, spec.k), &w[n * spec.k],
-                       spec.k};
+      const Row row = {FormOf(part.dtype, spec.compute), &values.w[n * spec.k],
+                       &values.magnitudes[n * spec.k], spec.k};
       for (int64_t r = 0; r < rows; ++r) {
         const Expected expected = Multiply(row, &x[r * spec.k], exact);
         ASSERT_NEAR(y[r * spec.n() + column], expected.value, expected.bound)
@@ -123,24 +135,37 @@ const FormCase kForms[] = {
     {"q8_0", DType::kQ8_0, DType::kBF16},
     {"q4_0", DType::kQ4_0, DType::kBF16},
     {"q4_1", DType::kQ4_1, DType::kF16},
+    {"q5_0", DType::kQ5_0, DType::kBF16},
+    {"q5_1", DType::kQ5_1, DType::kBF16},
+    {"q2_k", DType::kQ2_K, DType::kBF16},
+    {"q3_k", DType::kQ3_K, DType::kBF16},
+    {"q4_k", DType::kQ4_K, DType::kF16},
+    {"q5_k", DType::kQ5_K, DType::kBF16},
+    {"q6_k", DType::kQ6_K, DType::kBF16},
+    {"iq4_nl", DType::kIQ4_NL, DType::kBF16},
+    {"iq4_xs", DType::kIQ4_XS, DType::kBF16},
 };
 
 class LinearForms : public testing::TestWithParam<std::tuple<KernelVariant, FormCase>> {
  protected:
   const LinearKernels& kernels() const { return std::get<0>(GetParam()).kernels; }
+  // k is rounded up to whole blocks.
   LinearSpec Spec(int64_t n, int64_t k) const {
     const FormCase& form = std::get<1>(GetParam());
+    const int64_t block = Traits(form.dtype).block_elements;
+    k = (k + block - 1) / block * block;
     return {.parts = {{form.dtype, n}}, .k = k, .compute = form.compute};
   }
-  bool quantized_dtype() const { return IsQuantized(std::get<1>(GetParam()).dtype); }
 };
 
 TEST_P(LinearForms, ProductIsWithinBounds) {
   std::mt19937 random(7);
   for (const int64_t n : {1, 15, 16, 31, 32, 33, 65, 192}) {
-    for (const int64_t k : {1, 3, 31, 32, 64, 129, 576}) {
-      if (quantized_dtype() && k % 32 != 0) continue;
-      const LinearSpec spec = Spec(n, k);
+    std::set<int64_t> done;
+    for (const int64_t least_k : {1, 3, 31, 32, 64, 129, 576}) {
+      const LinearSpec spec = Spec(n, least_k);
+      const int64_t k = spec.k;
+      if (!done.insert(k).second) continue;
       const LinearWeights weights(spec, static_cast<uint32_t>(n * 1000 + k));
       LinearRig rig(spec, weights, kernels(), 1);
       for (const int32_t rows : {1, 2, 7, 13}) {
@@ -254,9 +279,13 @@ INSTANTIATE_TEST_SUITE_P(All, LinearForms,
 class StackedLinear : public testing::TestWithParam<KernelVariant> {};
 
 TEST_P(StackedLinear, PartsOfDifferentTypesKeepTheirPlaces) {
-  const LinearSpec spec = {
-      .parts = {{DType::kQ4_1, 33}, {DType::kBF16, 20}, {DType::kQ8_0, 64}, {DType::kQ4_0, 1}},
-      .k = 224};
+  const LinearSpec spec = {.parts = {{DType::kQ4_1, 33},
+                                     {DType::kBF16, 20},
+                                     {DType::kQ8_0, 64},
+                                     {DType::kQ4_0, 1},
+                                     {DType::kQ6_K, 40},
+                                     {DType::kQ4_K, 33}},
+                           .k = 256};
   const LinearWeights weights(spec, 9);
   std::mt19937 random(29);
   for (const int workers : {1, 2, 5}) {
@@ -274,6 +303,25 @@ TEST_P(StackedLinear, PackedWeightsAreNoLargerThanTheFile) {
     const LinearWeights weights(spec, 10);
     LinearRig rig(spec, weights, GetParam().kernels, 2);
     EXPECT_EQ(rig.weight_bytes(), spec.n() * RowBytes(dtype, spec.k));
+  }
+}
+
+// The K types' 4- and 6-bit scales become bytes.
+TEST_P(StackedLinear, PackedSubScalesTakeFewBytes) {
+  struct Limit {
+    DType dtype;
+    double most;
+  };
+  for (const Limit& limit :
+       {Limit{DType::kQ5_0, 1.0}, Limit{DType::kQ5_1, 1.0}, Limit{DType::kIQ4_NL, 1.0},
+        Limit{DType::kQ6_K, 1.0}, Limit{DType::kQ4_K, 1.03}, Limit{DType::kQ5_K, 1.03},
+        Limit{DType::kIQ4_XS, 1.02}, Limit{DType::kQ3_K, 1.04}, Limit{DType::kQ2_K, 1.20}}) {
+    const LinearSpec spec = {.parts = {{limit.dtype, 64}}, .k = 768};
+    const LinearWeights weights(spec, 10);
+    LinearRig rig(spec, weights, GetParam().kernels, 2);
+    const double file = static_cast<double>(spec.n() * RowBytes(limit.dtype, spec.k));
+    EXPECT_LE(static_cast<double>(rig.weight_bytes()), limit.most * file)
+        << Traits(limit.dtype).name;
   }
 }
 
@@ -302,8 +350,13 @@ TEST_P(StackedLinear, FloatFormsEqualTheReferenceBitForBit) {
 // --dtype float32 means that quantised weights too are computed as f32.
 TEST_P(StackedLinear, QuantisedWeightsAsF32EqualTheReferenceBitForBit) {
   std::mt19937 random(18);
-  const LinearSpec spec = {.parts = {{DType::kQ4_0, 33}, {DType::kQ4_1, 31}, {DType::kQ8_0, 40}},
-                           .k = 160,
+  const LinearSpec spec = {.parts = {{DType::kQ4_0, 33},
+                                     {DType::kQ4_1, 31},
+                                     {DType::kQ8_0, 40},
+                                     {DType::kQ5_1, 3},
+                                     {DType::kQ3_K, 33},
+                                     {DType::kQ6_K, 5}},
+                           .k = 768,
                            .compute = DType::kF32};
   const LinearWeights weights(spec, 6);
   LinearRig rig(spec, weights, GetParam().kernels, 2);

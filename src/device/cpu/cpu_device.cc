@@ -8,6 +8,7 @@
 #include "device/cpu/cpu_executable.h"
 #include "device/cpu/kernel_choice.h"
 #include "device/cpu/machine.h"
+#include "device/cpu/simd/packed_weight.h"
 
 namespace spry {
 namespace {
@@ -19,20 +20,28 @@ int DefaultThreads() {
   return std::max(quota, 1);
 }
 
-// What the weights take in memory: matrices keep the checkpoint's form, small vectors and tables
-// become f32.
-int64_t WeightBytes(const Program& program) {
+// Bytes of a part of a weight that `op` reads. Embedding tables keep the checkpoint's form, and so
+// do matrices unless they are packed; small vectors and tables become f32.
+int64_t PartBytes(const WeightHandle& part, const WeightRecord& weight, OpId op, DType compute,
+                  bool packed) {
+  const int64_t elements = part.shape.elements().value_or(0);
+  const bool matrix = (op == OpId::kLinear || op == OpId::kEmbed) && weight.columns > 1;
+  if (!matrix) return RowBytes(DType::kF32, elements);
+  if (op == OpId::kEmbed || !packed) return RowBytes(part.dtype, elements);
+  const int64_t rows = elements / weight.columns;
+  return PanelBytes(FormOf(part.dtype, compute), weight.columns) * rows / kPanelRows;
+}
+
+int64_t WeightBytes(const Program& program, bool packed) {
   std::vector<bool> counted(program.weights.size());
   int64_t bytes = 0;
   for (const OpRecord& op : program.ops) {
-    const bool matrices = op.id == OpId::kLinear || op.id == OpId::kEmbed;
     for (const WeightId id : op.weights) {
       if (counted[id.value()]) continue;
       counted[id.value()] = true;
       const WeightRecord& weight = program.weight(id);
       for (const WeightHandle& part : weight.parts) {
-        const int64_t elements = part.shape.elements().value_or(0);
-        bytes += RowBytes(matrices && weight.columns > 1 ? part.dtype : DType::kF32, elements);
+        bytes += PartBytes(part, weight, op.id, program.compute, packed);
       }
     }
   }
@@ -68,7 +77,7 @@ class CpuDevice final : public Device {
   Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const override {
     SPRY_ASSIGN_OR_RETURN(const CpuAttentionBackend* attention, Select(program, options));
     MemoryNeeds needs;
-    needs.weights = WeightBytes(program);
+    needs.weights = WeightBytes(program, kernels_.packs_weights);
     needs.activations =
         PlanBuffers(program, options.limits).arena_bytes + pool_->size() * kWorkerScratchBytes;
     needs.step = StepMemoryBytes(options.limits);

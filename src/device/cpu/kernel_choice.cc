@@ -38,6 +38,7 @@ Result<KernelChoice> ChooseKernels(CpuIsa isa, const CpuFeatures& features) {
     if (features.*set.present) {
       set.use(choice.table);
       choice.name = set.name;
+      choice.packs_weights = true;
       choice.attention = {set.attention(), ReferenceAttention()};
     } else if (isa == set.isa) {
       return InvalidArgument(

@@ -15,6 +15,7 @@ namespace spry {
 struct KernelChoice {
   std::string_view name;  // of the widest set in the table: "avx512"
   KernelTable table = {};
+  bool packs_weights = false;  // linears copy their weights to the form of simd/packed_weight.h
   std::vector<CpuAttentionBackend> attention;  // best first
 };
 

@@ -21,9 +21,6 @@ struct Avx2Rows : Avx2 {
   static SPRY_INLINE __m128i LoadEight(const std::byte* p) {
     return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
   }
-  static SPRY_INLINE Float LoadBytes(const std::byte* p) {
-    return ToFloat(_mm256_cvtepi8_epi32(LoadEight(p)));
-  }
   template <int kShift>
   static SPRY_INLINE Float LoadNibbles(const std::byte* p) {
     const Int bytes = _mm256_cvtepu8_epi32(LoadEight(p));

@@ -23,6 +23,15 @@ void AddAvx512VnniLinear(LinearKernels& kernels) {
   SetTiles<Avx512Vnni, WeightForm::kQ8_0, 6, 2>(kernels);
   SetTiles<Avx512Vnni, WeightForm::kQ4_0, 6, 2>(kernels);
   SetTiles<Avx512Vnni, WeightForm::kQ4_1, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kQ5_0, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kQ5_1, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kQ2_K, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kQ3_K, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kQ4_K, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kQ5_K, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kQ6_K, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kIQ4_NL, 6, 2>(kernels);
+  SetTiles<Avx512Vnni, WeightForm::kIQ4_XS, 6, 2>(kernels);
 }
 
 }  // namespace spry

@@ -22,9 +22,6 @@ struct Avx512Rows : Avx512 {
   static SPRY_INLINE __m128i LoadSixteen(const std::byte* p) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   }
-  static SPRY_INLINE Float LoadBytes(const std::byte* p) {
-    return ToFloat(_mm512_cvtepi8_epi32(LoadSixteen(p)));
-  }
   template <int kShift>
   static SPRY_INLINE Float LoadNibbles(const std::byte* p) {
     const Int bytes = _mm512_cvtepu8_epi32(LoadSixteen(p));

@@ -41,21 +41,24 @@ struct LinearKernels {
   PrepareFn round = nullptr;            // for kBF16
 };
 
-// A quantised row: K int8 q, then per group of 32: f32 scale s; f32 s * sum(q); int32 -8 sum(q).
+// A quantised row: K int8 q, then per group of 32: f32 scale s; f32 s * sum(q); int32 -8 sum(q);
+// then per half of a group int32 sum(q).
 //   x ~ s q. A weight d (w - 8) then contributes d s (sum(w q) - 8 sum(q)), and d w + m contributes
-//   d s sum(w q) + m s sum(q). Rows start at multiples of 64 bytes.
-SPRY_INLINE int64_t QuantizedRowBytes(int64_t k) { return (k + k / kGroup * 12 + 63) / 64 * 64; }
+//   d s sum(w q) + m s sum(q). Weights with scales for 16 k take halves of groups one by one. Rows
+//   start at multiples of 64 bytes.
+SPRY_INLINE int64_t QuantizedRowBytes(int64_t k) { return (k + k / kGroup * 20 + 63) / 64 * 64; }
 struct QuantizedRow {
   const int8_t* q;
   const float* scale;
   const float* scaled_sum;
   const int32_t* minus_8_sum;
+  const int32_t* half_sums;
 };
 SPRY_INLINE QuantizedRow MapQuantizedRow(const std::byte* row, int64_t k) {
   const int64_t groups = k / kGroup;
   const float* scale = reinterpret_cast<const float*>(row + k);
-  return {reinterpret_cast<const int8_t*>(row), scale, scale + groups,
-          reinterpret_cast<const int32_t*>(scale + 2 * groups)};
+  const int32_t* sums = reinterpret_cast<const int32_t*>(scale + 2 * groups);
+  return {reinterpret_cast<const int8_t*>(row), scale, scale + groups, sums, sums + groups};
 }
 
 // A row rounded to bf16: an even number of elements, the last one zero when K is odd.

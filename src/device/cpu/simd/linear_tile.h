@@ -56,13 +56,6 @@ SPRY_INLINE void StoreTile(const LinearTile& tile, int column, typename V::Float
   }
 }
 
-template <WeightForm kForm>
-SPRY_INLINE int CorrectionOf(int32_t minus_8_sum) {
-  if (kForm == WeightForm::kQ4_0) return minus_8_sum;
-  if (kForm == WeightForm::kQ8_0) return minus_8_sum * 16;
-  return 0;
-}
-
 // The same 4 activations in every lane.
 template <typename V>
 SPRY_INLINE typename V::Int Broadcast4(const int8_t* x) {
@@ -71,91 +64,191 @@ SPRY_INLINE typename V::Int Broadcast4(const int8_t* x) {
   return V::SetInt(word);
 }
 
-// sums[r][c] = corrections + the group's products; `quants` points at the slice's first word.
-template <typename V, WeightForm kForm, int R, int C>
+// Left by kBits, or right where it is negative.
+template <typename V, int kBits>
+SPRY_INLINE typename V::Int Shift(typename V::Int a) {
+  if constexpr (kBits > 0) return V::template ShiftLeft<kBits>(a);
+  if constexpr (kBits < 0) return V::template ShiftRight<-kBits>(a);
+  return a;
+}
+
+// kIq4Values + 128.
+alignas(16) inline constexpr uint8_t kIq4Biased[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                                       129, 141, 153, 166, 181, 197, 217, 241};
+
+inline constexpr int kWordBytes = kPanelRows * 4;
+
+// Codes k = 16 half + 4 word .. + 3 of a group, a byte each, from the planes at `quants`
+// (packed_weight.h).
+template <typename V, WeightForm kForm, int kHalf, int kWord>
+SPRY_INLINE typename V::Int LoadCodes(const std::byte* quants) {
+  using I = typename V::Int;
+  constexpr int kBits = FactsOf(kForm).bits;
+  if constexpr (kBits == 8) return V::LoadInt(quants + (4 * kHalf + kWord) * kWordBytes);
+  I codes = V::SetInt(0);
+  if constexpr ((kBits & 4) != 0) {
+    const I plane = V::LoadInt(quants + kWord * kWordBytes);
+    codes = V::And(Shift<V, -4 * kHalf>(plane), V::SetInt(0x0f0f0f0f));
+  }
+  constexpr int kAt2 = kBits & 4;  // where the 2 bits go
+  if constexpr ((kBits & 2) != 0) {
+    const I plane = V::LoadInt(quants + (kAt2 + kHalf) * kWordBytes);
+    const I bits = V::And(Shift<V, kAt2 - 2 * kWord>(plane), V::SetInt(0x03030303 << kAt2));
+    codes = V::Or(codes, bits);
+  }
+  constexpr int kAt1 = kBits & 6;
+  if constexpr ((kBits & 1) != 0) {
+    const I plane = V::LoadInt(quants + kAt1 * kWordBytes);
+    const I bits = V::And(Shift<V, kAt1 - 4 * kHalf - kWord>(plane), V::SetInt(0x01010101 << kAt1));
+    codes = V::Or(codes, bits);
+  }
+  if constexpr (FactsOf(kForm).table) return V::LookUp(kIq4Biased, codes);
+  return codes;
+}
+
+// Adds the products of one word of codes to `sums`.
+template <typename V, WeightForm kForm, int kHalf, int kWord, int R, int C>
+SPRY_INLINE void DotWord(const std::byte* quants, const int8_t* x, int64_t x_stride,
+                         typename V::Int (&sums)[R][C]) {
+  typename V::Int w[C];
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) {
+    w[c] = LoadCodes<V, kForm, kHalf, kWord>(quants + c * V::kLanes * 4);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const typename V::Int a = Broadcast4<V>(x + r * x_stride + 16 * kHalf + 4 * kWord);
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) sums[r][c] = V::template Dot<kForm>(sums[r][c], w[c], a);
+  }
+}
+
+// Adds the products of a group, or of its half kPart, to `sums`; `quants` points at the slice's
+// first word.
+template <typename V, WeightForm kForm, int kPart, int R, int C>
 SPRY_INLINE void DotGroup(const std::byte* quants, const int8_t* x, int64_t x_stride,
                           typename V::Int (&sums)[R][C]) {
+  if constexpr (FactsOf(kForm).scale_group == kGroup) {
+    DotWord<V, kForm, 0, 0>(quants, x, x_stride, sums);
+    DotWord<V, kForm, 1, 0>(quants, x, x_stride, sums);
+    DotWord<V, kForm, 0, 1>(quants, x, x_stride, sums);
+    DotWord<V, kForm, 1, 1>(quants, x, x_stride, sums);
+    DotWord<V, kForm, 0, 2>(quants, x, x_stride, sums);
+    DotWord<V, kForm, 1, 2>(quants, x, x_stride, sums);
+    DotWord<V, kForm, 0, 3>(quants, x, x_stride, sums);
+    DotWord<V, kForm, 1, 3>(quants, x, x_stride, sums);
+  } else {
+    DotWord<V, kForm, kPart, 0>(quants, x, x_stride, sums);
+    DotWord<V, kForm, kPart, 1>(quants, x, x_stride, sums);
+    DotWord<V, kForm, kPart, 2>(quants, x, x_stride, sums);
+    DotWord<V, kForm, kPart, 3>(quants, x, x_stride, sums);
+  }
+}
+
+// The scales (or, kMinimum, the minima) of a group's part, for the lanes from `column` on.
+template <typename V, WeightForm kForm, int kPart, bool kMinimum>
+SPRY_INLINE typename V::Float LoadScales(const std::byte* super, const std::byte* group,
+                                         int column) {
+  constexpr QuantFacts kFacts = FactsOf(kForm);
+  const std::byte* scales = group + GroupQuantBytes(kForm);
+  constexpr int kFirst = kMinimum ? kPanelRows : 0;
+  if constexpr (kFacts.scaled_scales) {
+    // The product of an f16 and an int8 is exact.
+    constexpr int kParts = kGroup / kFacts.scale_group;
+    const std::byte* bytes = scales + kParts * kFirst + kPart * kPanelRows + column;
+    return V::Mul(V::LoadF16(super + (kFirst + column) * 2), V::LoadBytes(bytes));
+  } else {
+    return V::LoadF16(scales + (kFirst + column) * 2);
+  }
+}
+
+// p[0] of a row r of the tile, where p points into the first row.
+template <typename T>
+SPRY_INLINE T OfRow(const T* p, int r, int64_t stride) {
+  return *reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(p) + r * stride);
+}
+
+// Continues the chains of R rows with group g, or its half kPart.
+template <typename V, WeightForm kForm, int kPart, int R, int C>
+SPRY_INLINE void AddGroup(const QuantizedRow& row, int64_t stride, int64_t g,
+                          const std::byte* super, const std::byte* group, int column,
+                          typename V::Float (&sums)[R][C]) {
+  using F = typename V::Float;
   using I = typename V::Int;
-  constexpr int kWordBytes = kPanelRows * 4;
-  constexpr bool kNibbles = kForm != WeightForm::kQ8_0;
-  constexpr int kWords = kNibbles ? 4 : 8;
-  const auto multiply = [&](const I(&w)[C], int k) __attribute__((always_inline)) {
+  constexpr QuantFacts kFacts = FactsOf(kForm);
+  constexpr bool kHalves = kFacts.scale_group < kGroup;
+  I corrections[R];
+  I dots[R][C];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const I a = Broadcast4<V>(x + r * x_stride + k);
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) sums[r][c] = V::template Dot<kForm>(sums[r][c], w[c], a);
+  for (int r = 0; r < R; ++r) {
+    int32_t correction = 0;
+    if constexpr (kHalves) {
+      correction = -kFacts.bias * OfRow(row.half_sums + 2 * g + kPart, r, stride);
+    } else if constexpr (kFacts.bias != 0) {
+      correction = kFacts.bias / 8 * OfRow(row.minus_8_sum + g, r, stride);
     }
-  };
+    corrections[r] = V::SetInt(correction);
 #pragma GCC unroll 8
-  for (int v = 0; v < kWords; ++v) {
-    I w[C];
+    for (int c = 0; c < C; ++c) dots[r][c] = V::DotStart(corrections[r]);
+  }
+  DotGroup<V, kForm, kPart>(group + column * 4, row.q + g * kGroup, stride, dots);
+  F d[C];
+  F m[C];
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) w[c] = V::LoadInt(quants + v * kWordBytes + c * V::kLanes * 4);
-    if constexpr (kNibbles) {
-      const I low = V::SetInt(0x0f0f0f0f);
-      I part[C];
+  for (int c = 0; c < C; ++c) {
+    const int at = column + c * V::kLanes;
+    d[c] = LoadScales<V, kForm, kPart, /*kMinimum=*/false>(super, group, at);
+    if constexpr (kFacts.minimum) {
+      m[c] = LoadScales<V, kForm, kPart, /*kMinimum=*/true>(super, group, at);
+    }
+  }
 #pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) part[c] = V::And(w[c], low);
-      multiply(part, 4 * v);
+  for (int r = 0; r < R; ++r) {
+    const float x_scale = OfRow(row.scale + g, r, stride);
+    const F scale = V::Set(x_scale);
+    F scaled_sum = V::Zero();
+    if constexpr (kFacts.minimum && kHalves) {
+      const int32_t sum = OfRow(row.half_sums + 2 * g + kPart, r, stride);
+      scaled_sum = V::Set(x_scale * static_cast<float>(sum));
+    } else if constexpr (kFacts.minimum) {
+      scaled_sum = V::Set(OfRow(row.scaled_sum + g, r, stride));
+    }
 #pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) part[c] = V::And(V::template ShiftRight<4>(w[c]), low);
-      multiply(part, 16 + 4 * v);
-    } else {
-      multiply(w, 4 * v);
+    for (int c = 0; c < C; ++c) {
+      const F dot = V::ToFloat(V::template DotEnd<kForm>(dots[r][c], corrections[r]));
+      sums[r][c] = V::Fma(dot, V::Mul(d[c], scale), sums[r][c]);
+      if constexpr (kFacts.minimum && kFacts.scaled_scales) {
+        sums[r][c] = V::NegFma(m[c], scaled_sum, sums[r][c]);
+      } else if constexpr (kFacts.minimum) {
+        sums[r][c] = V::Fma(m[c], scaled_sum, sums[r][c]);
+      }
     }
   }
 }
 
-// kQ8_0, kQ4_0, kQ4_1.
+// All quantised forms. Groups ascending, halves of a group likewise.
 template <typename V, WeightForm kForm, int R, int C>
 void QuantizedTile(const LinearTile& tile) {
-  using F = typename V::Float;
-  using I = typename V::Int;
-  constexpr bool kMinimum = kForm == WeightForm::kQ4_1;
   const QuantizedRow row = MapQuantizedRow(tile.x, tile.k);
-  const auto of_row = [&](const auto* p, int r) __attribute__((always_inline)) {
-    return *reinterpret_cast<decltype(p)>(reinterpret_cast<const std::byte*>(p) +
-                                          r * tile.x_stride);
-  };
   const int64_t groups = tile.k / kGroup;
   for (int column = 0; column < kPanelRows && column < tile.columns; column += C * V::kLanes) {
-    F sums[R][C];
+    typename V::Float sums[R][C];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) sums[r][c] = V::Zero();
     }
     const std::byte* group = tile.panel;
+    const std::byte* super = nullptr;
     for (int64_t g = 0; g < groups; ++g, group += GroupBytes(kForm)) {
+      if (FactsOf(kForm).scaled_scales && g % kSuperGroups == 0) {
+        super = group;
+        group += SuperBytes(kForm);
+      }
       Prefetch(group, GroupBytes(kForm));
-      I corrections[R];
-      I dots[R][C];
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        corrections[r] = V::SetInt(CorrectionOf<kForm>(of_row(row.minus_8_sum + g, r)));
-#pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) dots[r][c] = V::DotStart(corrections[r]);
-      }
-      DotGroup<V, kForm, R, C>(group + column * 4, row.q + g * kGroup, tile.x_stride, dots);
-      const std::byte* scales = group + GroupQuantBytes(kForm) + column * 2;
-      F d[C];
-      F m[C];
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) {
-        d[c] = V::LoadF16(scales + c * V::kLanes * 2);
-        if (kMinimum) m[c] = V::LoadF16(scales + (kPanelRows + c * V::kLanes) * 2);
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const F scale = V::Set(of_row(row.scale + g, r));
-        const F scaled_sum = V::Set(of_row(row.scaled_sum + g, r));
-#pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) {
-          const F dot = V::ToFloat(V::template DotEnd<kForm>(dots[r][c], corrections[r]));
-          sums[r][c] = V::Fma(dot, V::Mul(d[c], scale), sums[r][c]);
-          if (kMinimum) sums[r][c] = V::Fma(m[c], scaled_sum, sums[r][c]);
-        }
+      AddGroup<V, kForm, 0>(row, tile.x_stride, g, super, group, column, sums);
+      if constexpr (FactsOf(kForm).scale_group < kGroup) {
+        AddGroup<V, kForm, 1>(row, tile.x_stride, g, super, group, column, sums);
       }
     }
     StoreTile<V, R, C>(tile, column, sums);

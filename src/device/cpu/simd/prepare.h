@@ -10,11 +10,12 @@
 
 namespace spry {
 
-// One group: returns sum(q) and writes q and the scale. The largest magnitude is found as bits, so
-// that a NaN is the largest of all. A group with a NaN or an infinity gets q = 0 and a NaN as its
-// scale, which makes every product a NaN; one whose scale would be no normal number counts as zero.
+// One group: writes q, the scale and sum(q) of each half. The largest magnitude is found as bits,
+// so that a NaN is the largest of all. A group with a NaN or an infinity gets q = 0 and a NaN as
+// its scale, which makes every product a NaN; one whose scale would be no normal number counts as
+// zero.
 template <typename V>
-SPRY_INLINE int32_t QuantizeGroup(const float* x, int8_t* q, float* scale) {
+SPRY_INLINE void QuantizeGroup(const float* x, int8_t* q, float* scale, int32_t* half_sums) {
   constexpr int kVectors = kGroup / V::kLanes;
   typename V::Float values[kVectors];
   typename V::Int largest = V::SetInt(0);
@@ -26,19 +27,22 @@ SPRY_INLINE int32_t QuantizeGroup(const float* x, int8_t* q, float* scale) {
   if (bits >= 0x7f800000) [[unlikely]] {
     memset(q, 0, kGroup);
     *scale = __builtin_nanf("");
-    return 0;
+    half_sums[0] = half_sums[1] = 0;
+    return;
   }
   float magnitude;
   memcpy(&magnitude, &bits, 4);
   *scale = magnitude * (1.0f / 127.0f);
   const float inverse = *scale < 0x1p-126f ? 0.0f : 1.0f / *scale;
-  typename V::Int sum = V::SetInt(0);
-  for (int i = 0; i < kVectors; ++i) {
-    const typename V::Int rounded = V::ToInt(V::Mul(values[i], V::Set(inverse)));
-    V::StoreBytes(q + i * V::kLanes, rounded);
-    sum = V::AddInt(sum, rounded);
+  for (int half = 0; half < 2; ++half) {
+    typename V::Int sum = V::SetInt(0);
+    for (int i = half * kVectors / 2; i < (half + 1) * kVectors / 2; ++i) {
+      const typename V::Int rounded = V::ToInt(V::Mul(values[i], V::Set(inverse)));
+      V::StoreBytes(q + i * V::kLanes, rounded);
+      sum = V::AddInt(sum, rounded);
+    }
+    half_sums[half] = V::SumInt(sum);
   }
-  return V::SumInt(sum);
 }
 
 template <typename V>
@@ -48,8 +52,10 @@ void QuantizeRow(const float* x, int64_t k, std::byte* row) {
   float* scale = reinterpret_cast<float*>(row + k);
   float* scaled_sum = scale + groups;
   int32_t* minus_8_sum = reinterpret_cast<int32_t*>(scale + 2 * groups);
-  for (int64_t g = 0; g < groups; ++g) {
-    const int32_t sum = QuantizeGroup<V>(x + g * kGroup, q + g * kGroup, scale + g);
+  int32_t* half_sums = minus_8_sum + groups;
+  for (int64_t g = 0; g < groups; ++g, half_sums += 2) {
+    QuantizeGroup<V>(x + g * kGroup, q + g * kGroup, scale + g, half_sums);
+    const int32_t sum = half_sums[0] + half_sums[1];
     scaled_sum[g] = scale[g] * static_cast<float>(sum);
     minus_8_sum[g] = -8 * sum;
   }

@@ -29,7 +29,6 @@ struct RopeHeads {
 };
 
 inline constexpr int kNumActivations = 3;
-inline constexpr int kNumDTypes = 9;
 
 struct RowKernels {
   void (*layer_norm)(const NormRow& row) = nullptr;

@@ -3,8 +3,8 @@
 //
 // V adds to the vector interface, for rope_pairs and block types:
 //   Twice(x): lanes 0, 0, 1, 1 ... of the first half; SwapPairs(x): lanes 1, 0, 3, 2 ...;
-//   NegateEven(x); LoadBytes(p): signed bytes as floats; LoadNibbles<shift>(p): of the bytes at p,
-//   the low (0) or high (4) nibbles as floats; FirstF16(p): one half as a float.
+//   NegateEven(x); LoadNibbles<shift>(p): of the bytes at p, the low (0) or high (4) nibbles as
+//   floats; FirstF16(p): one half as a float.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 #include "device/cpu/simd/prepare.h"
 #include "device/cpu/simd/row_kernels.h"
 #include "device/cpu/simd/vec_math.h"
+#include "tensor/dequantize.h"
 
 namespace spry {
 
@@ -216,6 +217,17 @@ void DequantizeQ8(const std::byte* row, int64_t count, float* y) {
   }
 }
 
+// The other block types: exact, element by element. An embedding row is read once per token.
+template <DType kDType>
+void DequantizeBlocks(const std::byte* row, int64_t count, float* y) {
+  DequantizeRow(kDType, row, count, y);
+}
+
+template <DType... kDTypes>
+void SetDequantizeBlocks(RowKernels& kernels) {
+  ((kernels.dequantize[static_cast<int>(kDTypes)] = DequantizeBlocks<kDTypes>), ...);
+}
+
 template <typename V, DType kDType>
 void RoundInPlace(float* x, int64_t count) {
   using F = typename V::Float;
@@ -252,6 +264,8 @@ RowKernels MakeRowKernels() {
   kernels.dequantize[static_cast<int>(DType::kQ4_0)] = DequantizeQ4<V, DType::kQ4_0>;
   kernels.dequantize[static_cast<int>(DType::kQ4_1)] = DequantizeQ4<V, DType::kQ4_1>;
   kernels.dequantize[static_cast<int>(DType::kQ8_0)] = DequantizeQ8<V>;
+  SetDequantizeBlocks<DType::kQ5_0, DType::kQ5_1, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K,
+                      DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS>(kernels);
   kernels.round[static_cast<int>(DType::kF16)] = RoundInPlace<V, DType::kF16>;
   kernels.round[static_cast<int>(DType::kBF16)] = RoundInPlace<V, DType::kBF16>;
   return kernels;

@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "device/cpu/simd/always_inline.h"
@@ -105,6 +106,15 @@ struct Avx2 {
     return _mm256_srai_epi32(a, kBits);
   }
   static SPRY_INLINE Float ToFloat(Int a) { return _mm256_cvtepi32_ps(a); }
+  // Signed bytes, one for each lane.
+  static SPRY_INLINE Float LoadBytes(const std::byte* p) {
+    return ToFloat(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
+  // table[i] for each byte i < 16.
+  static SPRY_INLINE Int LookUp(const uint8_t* table, Int i) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), i);
+  }
   static SPRY_INLINE Int ToInt(Float a) { return _mm256_cvtps_epi32(a); }
   static SPRY_INLINE Float AsFloat(Int a) { return _mm256_castsi256_ps(a); }
   static SPRY_INLINE Int AsInt(Float a) { return _mm256_castps_si256(a); }

@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "device/cpu/simd/always_inline.h"
@@ -108,6 +109,15 @@ struct Avx512 {
     return _mm512_srai_epi32(a, kBits);
   }
   static SPRY_INLINE Float ToFloat(Int a) { return _mm512_cvtepi32_ps(a); }
+  // Signed bytes, one for each lane.
+  static SPRY_INLINE Float LoadBytes(const std::byte* p) {
+    return ToFloat(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  // table[i] for each byte i < 16.
+  static SPRY_INLINE Int LookUp(const uint8_t* table, Int i) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), i);
+  }
   static SPRY_INLINE Int ToInt(Float a) { return _mm512_cvtps_epi32(a); }  // ties to even
   static SPRY_INLINE Float AsFloat(Int a) { return _mm512_castsi512_ps(a); }
   static SPRY_INLINE Int AsInt(Float a) { return _mm512_castps_si512(a); }
