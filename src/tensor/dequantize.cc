@@ -33,6 +33,7 @@ void DequantizeCodes(const BlockCodes& block, int elements, int group, float* ou
 }  // namespace
 
 void DequantizeRow(DType dtype, const std::byte* row, int64_t elements, float* out) {
+  if (elements == 0) return;  // `out` may then be null
   if (!IsQuantized(dtype)) return DequantizePlain(dtype, row, elements, out);
   const DTypeTraits& traits = Traits(dtype);
   const int group = GroupElements(dtype);
