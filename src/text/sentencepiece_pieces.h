@@ -1,0 +1,35 @@
+// What SentencePiece's kinds of pieces mean for a vocabulary. tokenizer.model and GGUF number them
+// alike.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "text/vocab_source.h"
+
+namespace spry {
+
+enum class PieceType : int32_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,      // never in text that users see
+  kUserDefined = 4,  // matched whole, and shown
+  kUnused = 5,       // takes part in merges but never stands for itself
+  kByte = 6,         // <0x0A>
+};
+
+// Where user-defined pieces are matched. In the normalised text (SentencePiece) one that starts a
+// text has the prefix in front of it; in the text as it came (llama.cpp) it has not.
+enum class UserDefinedIn { kNormalizedText, kText };
+
+// Sets what follows from the types, one for each of source.pieces: added tokens, unused pieces,
+// byte fallback and, unless it is set, the unknown token. Refuses a byte piece that is spelled
+// otherwise.
+Status ApplyPieceTypes(const std::vector<PieceType>& types, UserDefinedIn user_defined,
+                       VocabSource& source);
+
+// Sets the normaliser and the decoding to SentencePiece's, by source.sentence_piece.
+void UseSentencePieceText(VocabSource& source);
+
+}  // namespace spry
