@@ -3,7 +3,7 @@ the ggml-vocab files, and small ones trained here. The ids are those of the `sen
 or of `tokenizers` where the file is a tokenizer.json. Each gets a folder with
 
     tokenizer.model or tokenizer.json   unless it is to be read from source/NAME.gguf
-    ids.bin                             of the texts, in chunks (see chunks())
+    ids.bin                             of the texts
     decoded.bin, cases.bin ...          as for the others
 """
 
@@ -13,12 +13,12 @@ import struct
 
 import sentencepiece
 from gguf import GGUFReader
-from tokenizers import (AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers,
-                        processors)
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
+                        pre_tokenizers, processors)
 
 MARK = "\u2581"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-BPE = 2
+UNIGRAM, BPE = 1, 2
 DECODED_SEQUENCES = 2_000
 TRAINING_LINES = 4_000
 SPECIAL = ["<s>", "</s>", "<unk>", "<pad>"]
@@ -136,6 +136,41 @@ def gemma_tokenizer(vocabulary):
     return tokenizer
 
 
+def unigram_tokenizer(pieces, form, chars_map=b""):
+    """A Unigram tokenizer.json: T5's and XLM-R's of old ("words"), the one that transformers makes
+    now ("text"), or one with byte fallback ("bytes")."""
+    unknown = next(i for i, p in enumerate(pieces) if p[2] == UNKNOWN)
+    tokenizer = Tokenizer(models.Unigram([(p[0], p[1]) for p in pieces], unknown,
+                                         byte_fallback=form == "bytes"))
+    mapped = [normalizers.Precompiled(chars_map)] if chars_map else []
+    spaces = Regex(" {2,}")
+    metaspace = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    if form == "words":
+        tokenizer.normalizer = normalizers.Sequence(mapped + [normalizers.Replace(spaces, " ")])
+        metaspace = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace])
+    elif form == "text":
+        tokenizer.normalizer = normalizers.Sequence(
+            mapped + [normalizers.Strip(left=False, right=True),
+                      normalizers.Replace(spaces, MARK)])
+    else:
+        metaspace = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+        tokenizer.decoder = decoders.Sequence(
+            [decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="first")])
+    tokenizer.pre_tokenizer = metaspace
+    add_specials(tokenizer, pieces)
+    return tokenizer
+
+
+def pieces_of(model):
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    kinds = [(processor.is_unknown, UNKNOWN), (processor.is_control, CONTROL),
+             (processor.is_unused, UNUSED), (processor.is_byte, BYTE)]
+    return [(processor.id_to_piece(i), processor.get_score(i),
+             next((kind for test, kind in kinds if test(i)), NORMAL))
+            for i in range(len(processor))]
+
+
 def training_lines(texts):
     rng = random.Random(5)
     # Of few characters, each of which has to be a piece.
@@ -164,6 +199,15 @@ TRAINED = {
     "trained-bpe-suffix": dict(model_type="bpe", vocab_size=2000, byte_fallback=True,
                                normalization_rule_name="identity",
                                treat_whitespace_as_suffix=True),
+    "trained-bpe-nfkc": dict(model_type="bpe", vocab_size=3000, byte_fallback=True,
+                             user_defined_symbols=["\ufb01", "```", "ab"]),
+    "trained-unigram": dict(model_type="unigram", vocab_size=3000,
+                            user_defined_symbols=["<|im_start|>", "\ufb01", "```", "ab"]),
+    "trained-unigram-bytes": dict(model_type="unigram", vocab_size=3000, byte_fallback=True,
+                                  normalization_rule_name="identity",
+                                  remove_extra_whitespaces=False),
+    "trained-unigram-folded": dict(model_type="unigram", vocab_size=2000,
+                                   normalization_rule_name="nmt_nfkc_cf"),
 }
 
 
@@ -250,6 +294,15 @@ def write(out, source, texts, write_records, separator):
             for form in ("prepend", "first", "always", "never"):
                 writer.with_tokenizers(writer.folder("llama-spm-" + form),
                                        llama_tokenizer(pieces, form), len(pieces))
+    vocabulary = read_gguf(source / "nomic-bert-moe.gguf")
+    pieces = sentencepiece_pieces(vocabulary["pieces"])
+    chars_map = bytes(x & 0xFF for x in vocabulary["get"]("precompiled_charsmap"))
+    model = model_bytes(pieces, UNIGRAM, remove_spaces=True, byte_fallback=False,
+                        chars_map=chars_map)
+    writer.with_sentencepiece(writer.folder("nomic-bert-moe"), model)
+    for form in ("words", "text"):
+        writer.with_tokenizers(writer.folder("nomic-bert-moe-" + form),
+                               unigram_tokenizer(pieces, form, chars_map), len(pieces))
     vocabulary = read_gguf(source / "gemma-4.gguf")
     folder = writer.folder("gemma-4")
     writer.cases(folder, "gemma-4")
@@ -257,4 +310,9 @@ def write(out, source, texts, write_records, separator):
     for name, options in TRAINED.items():
         folder = writer.folder(name)
         train(folder / "tokenizer.model", texts, **options)
-        writer.with_sentencepiece(folder, (folder / "tokenizer.model").read_bytes())
+        model = (folder / "tokenizer.model").read_bytes()
+        writer.with_sentencepiece(folder, model)
+        if name == "trained-unigram-bytes":
+            pieces = pieces_of(model)
+            writer.with_tokenizers(writer.folder(name + "-json"), unigram_tokenizer(pieces, "bytes"),
+                                   len(pieces))

@@ -139,7 +139,22 @@ Status ReadScores(const GgufMetadata& metadata, VocabSource& vocab) {
     return metadata.Wrong(kScores, fmt::format("an array of {}", scores->size()),
                           fmt::format("one for each of the {} tokens", vocab.pieces.size()));
   }
-  vocab.scores = *std::move(scores);
+  vocab.scores.assign(scores->begin(), scores->end());
+  return {};
+}
+
+// What SentencePiece does to a text; `prefix` where the file does not say.
+Status ReadSentencePieceText(const GgufMetadata& metadata, bool prefix, VocabSource& vocab) {
+  SPRY_ASSIGN_OR_RETURN(const std::optional<bool> add_prefix, metadata.Flag(kSpacePrefix));
+  SPRY_ASSIGN_OR_RETURN(const std::optional<bool> remove,
+                        metadata.Flag("tokenizer.ggml.remove_extra_whitespaces"));
+  SPRY_ASSIGN_OR_RETURN(const auto map,
+                        metadata.IntegerList("tokenizer.ggml.precompiled_charsmap"));
+  VocabSource::SentencePiece& rules = vocab.sentence_piece;
+  rules.add_dummy_prefix = add_prefix.value_or(prefix);
+  rules.remove_extra_whitespaces = remove.value_or(false);
+  if (map) rules.chars_map.assign(map->begin(), map->end());
+  UseSentencePieceText(vocab);
   return {};
 }
 
@@ -149,13 +164,17 @@ Status ReadSentencePieceBpe(const GgufMetadata& metadata, VocabSource& vocab) {
   vocab.add_bos = vocab.bos.has_value();
   SPRY_RETURN_IF_ERROR(ReadPieceTypes(metadata, vocab));
   SPRY_RETURN_IF_ERROR(ReadScores(metadata, vocab));
-  SPRY_ASSIGN_OR_RETURN(const std::optional<bool> prefix, metadata.Flag(kSpacePrefix));
-  SPRY_ASSIGN_OR_RETURN(const std::optional<bool> remove,
-                        metadata.Flag("tokenizer.ggml.remove_extra_whitespaces"));
-  vocab.sentence_piece.add_dummy_prefix = prefix.value_or(true);
-  vocab.sentence_piece.remove_extra_whitespaces = remove.value_or(false);
-  UseSentencePieceText(vocab);
-  return {};
+  return ReadSentencePieceText(metadata, /*prefix=*/true, vocab);
+}
+
+// SentencePiece's Unigram. Without their keys eos goes behind a text, and no space in front.
+Status ReadUnigram(const GgufMetadata& metadata, VocabSource& vocab) {
+  vocab.model = VocabSource::Model::kUnigram;
+  vocab.unigram_of_sentence_piece = true;
+  vocab.add_eos = vocab.eos.has_value();
+  SPRY_RETURN_IF_ERROR(ReadPieceTypes(metadata, vocab));
+  SPRY_RETURN_IF_ERROR(ReadScores(metadata, vocab));
+  return ReadSentencePieceText(metadata, /*prefix=*/false, vocab);
 }
 
 // Gemma 4: merges of characters, U+2581 for spaces, no cuts.
@@ -175,8 +194,10 @@ struct Kind {
   Status (*read)(const GgufMetadata&, VocabSource&);
 };
 
-constexpr Kind kKinds[] = {
-    {"gpt2", ReadByteLevelBpe}, {"llama", ReadSentencePieceBpe}, {"gemma4", ReadGemma4}};
+constexpr Kind kKinds[] = {{"gpt2", ReadByteLevelBpe},
+                           {"llama", ReadSentencePieceBpe},
+                           {"t5", ReadUnigram},
+                           {"gemma4", ReadGemma4}};
 
 }  // namespace
 

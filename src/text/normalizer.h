@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/added_tokens.h"
 #include "text/pattern.h"
+#include "text/precompiled_map.h"
 #include "text/vocab_source.h"
 
 namespace spry {
@@ -26,7 +28,7 @@ struct TextPlace {
 
 class Normalizer {
  public:
-  // Refuses a pattern that does not compile.
+  // Refuses a pattern that does not compile and a character map that is damaged.
   static Result<Normalizer> Create(const VocabSource& source);
 
   // Whether Normalize gives back every text as it is.
@@ -40,13 +42,17 @@ class Normalizer {
   struct Step {
     NormalizerStep step;
     std::optional<Pattern> pattern;
+    std::optional<PrecompiledMap> map;
   };
-  Normalizer() = default;
+  explicit Normalizer(const VocabSource& source);
   std::string Apply(const Step& step, std::string text, const TextPlace& place) const;
   std::string SentencePiece(std::string_view text, const TextPlace& place) const;
+  std::string MapCharacters(std::string_view text) const;
 
   std::vector<Step> steps_;
   VocabSource::SentencePiece sentence_piece_;
+  std::optional<PrecompiledMap> sentence_piece_map_;
+  AddedTokenMatcher user_defined_;  // what the map leaves alone
 };
 
 }  // namespace spry

@@ -1,10 +1,9 @@
 #include "text/scored_bpe.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "text/byte_pieces.h"
+#include "text/scores.h"
 #include "text/utf8.h"
 
 namespace spry {
@@ -18,18 +17,7 @@ constexpr auto kWorse = [](const auto& a, const auto& b) {
 }  // namespace
 
 Result<std::unique_ptr<TokenModel>> ScoredBpe::Create(const VocabSource& source) {
-  if (source.scores.size() != source.pieces.size()) {
-    return InvalidArgument(
-        fmt::format("the vocabulary has {} scores; expected one for each of {} "
-                    "tokens",
-                    source.scores.size(), source.pieces.size()));
-  }
-  const auto broken = std::find_if(source.scores.begin(), source.scores.end(),
-                                   [](float score) { return score != score; });
-  if (broken != source.scores.end()) {
-    return InvalidArgument(
-        fmt::format("the score of token {} is no number", broken - source.scores.begin()));
-  }
+  SPRY_RETURN_IF_ERROR(CheckScores(source));
   SPRY_ASSIGN_OR_RETURN(PieceTable pieces, PieceTable::WithRoomFor(source.pieces));
   SPRY_ASSIGN_OR_RETURN(UnknownText unknown, UnknownText::Create(source));
   std::unique_ptr<ScoredBpe> bpe(new ScoredBpe(std::move(pieces), std::move(unknown)));

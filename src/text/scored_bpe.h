@@ -39,7 +39,7 @@ class ScoredBpe : public TokenModel {
     int32_t next;
   };
   struct Candidate {
-    float score;
+    double score;
     int32_t left;
     int32_t right;
     size_t size;  // of both; once they have grown the candidate is out of date
@@ -59,7 +59,7 @@ class ScoredBpe : public TokenModel {
 
   PieceTable pieces_;
   UnknownText unknown_;
-  std::vector<float> scores_;
+  std::vector<double> scores_;
   std::vector<bool> unused_;
   size_t longest_ = 0;  // piece, in bytes
 };

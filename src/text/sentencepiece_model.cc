@@ -46,7 +46,10 @@ class ModelReader {
                           "tokenizer.model");
     }
     SPRY_RETURN_IF_ERROR(SetModel());
-    const Status types = ApplyPieceTypes(types_, UserDefinedIn::kNormalizedText, source_);
+    const UserDefinedIn user_defined = source_.model == VocabSource::Model::kUnigram
+                                           ? UserDefinedIn::kUnigram
+                                           : UserDefinedIn::kBpe;
+    const Status types = ApplyPieceTypes(types_, user_defined, source_);
     if (!types.ok()) return Status(types.code(), fmt::format("{}: {}", file_, types.message()));
     SetEnds();
     UseSentencePieceText(source_);
@@ -112,10 +115,7 @@ class ModelReader {
       SPRY_ASSIGN_OR_RETURN(const Field field, reader.Next());
       if (field.number == kCharsMap) {
         SPRY_RETURN_IF_ERROR(reader.Expect(field, Wire::kBytes, "a character map"));
-        if (!field.bytes.empty()) {
-          return Unimplemented(fmt::format(
-              "{}: byte {}: a precompiled character map; supported: none", file_, field.offset));
-        }
+        rules.chars_map = field.bytes;
       }
       bool* flag = field.number == kAddDummyPrefix           ? &rules.add_dummy_prefix
                    : field.number == kRemoveExtraWhitespaces ? &rules.remove_extra_whitespaces
@@ -134,8 +134,13 @@ class ModelReader {
       source_.model = VocabSource::Model::kScoredBpe;
       return {};
     }
-    return Unimplemented(fmt::format("{}: model_type is {} ({}); supported: 2 (BPE)", file_,
-                                     model_type_,
+    if (model_type_ == 1) {
+      source_.model = VocabSource::Model::kUnigram;
+      source_.unigram_of_sentence_piece = true;
+      return {};
+    }
+    return Unimplemented(fmt::format("{}: model_type is {} ({}); supported: 1 (unigram), 2 (BPE)",
+                                     file_, model_type_,
                                      kNames[model_type_ < std::size(kNames) ? model_type_ : 0]));
   }
 

@@ -9,9 +9,9 @@
 
 namespace spry {
 
-// `file` names the bytes in errors, which say at which byte of them. BPE models; others, and
-// settings that change ids and are not imitated, are refused by name. bos and eos are set but not
-// asked for: whether they go around a text only tokenizer_config.json says.
+// `file` names the bytes in errors, which say at which byte of them. BPE and Unigram models; others
+// are refused by name. bos and eos are set but not asked for: whether they go around a text only
+// tokenizer_config.json says.
 Result<VocabSource> ParseSentencePieceModel(std::string_view file, std::string_view bytes);
 
 }  // namespace spry

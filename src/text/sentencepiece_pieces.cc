@@ -32,12 +32,13 @@ Status ApplyPieceTypes(const std::vector<PieceType>& types, UserDefinedIn user_d
         source.added_tokens.push_back({.id = id, .content = piece, .special = true});
         break;
       case PieceType::kUserDefined:
+        if (user_defined != UserDefinedIn::kText) source.user_defined.push_back(id);
+        if (user_defined == UserDefinedIn::kUnigram) break;
         // With a mark in it, it matches only where spaces have become marks.
-        source.added_tokens.push_back(
-            {.id = id,
-             .content = piece,
-             .normalized = user_defined == UserDefinedIn::kNormalizedText ||
-                           piece.find(kSpaceMark) != std::string::npos});
+        source.added_tokens.push_back({.id = id,
+                                       .content = piece,
+                                       .normalized = user_defined == UserDefinedIn::kBpe ||
+                                                     piece.find(kSpaceMark) != std::string::npos});
         break;
       default:
         return InvalidArgument(fmt::format("token {} has type {}; types are 1 to 6", i,

@@ -19,9 +19,10 @@ enum class PieceType : int32_t {
   kByte = 6,         // <0x0A>
 };
 
-// Where user-defined pieces are matched. In the normalised text (SentencePiece) one that starts a
-// text has the prefix in front of it; in the text as it came (llama.cpp) it has not.
-enum class UserDefinedIn { kNormalizedText, kText };
+// Who matches user-defined pieces: SentencePiece's models, BPE cutting the normalised text by them
+// and Unigram choosing them by their length, or the tokenizer in the text as it came (llama.cpp),
+// so that a text that starts with one has no prefix.
+enum class UserDefinedIn { kBpe, kUnigram, kText };
 
 // Sets what follows from the types, one for each of source.pieces: added tokens, unused pieces,
 // byte fallback and, unless it is set, the unknown token. Refuses a byte piece that is spelled

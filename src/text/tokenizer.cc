@@ -15,6 +15,7 @@
 #include "text/scored_bpe.h"
 #include "text/split_patterns.h"
 #include "text/token_texts.h"
+#include "text/unigram.h"
 #include "text/utf8.h"
 
 namespace spry {
@@ -70,6 +71,7 @@ Result<std::unique_ptr<TokenModel>> CreateModel(const VocabSource& source) {
     case VocabSource::Model::kByteLevelBpe: return Bpe::Create(source);
     case VocabSource::Model::kBpe: return CharacterBpe::Create(source);
     case VocabSource::Model::kScoredBpe: return ScoredBpe::Create(source);
+    case VocabSource::Model::kUnigram: return Unigram::Create(source);
   }
   return Internal("a vocabulary of no kind");
 }

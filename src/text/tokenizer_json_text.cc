@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "text/base64.h"
 #include "text/split_patterns.h"
 #include "text/tokenizer_json_parts.h"
 
@@ -20,6 +21,38 @@ Result<NormalizerStep> ParseReplace(const JsonObject& step) {
                                                  : NormalizerStep::Kind::kReplace,
                         .pattern = std::string(pattern.text),
                         .content = std::string(content)};
+}
+
+Result<NormalizerStep> ParsePrecompiled(const JsonObject& step) {
+  SPRY_ASSIGN_OR_RETURN(const std::string_view text, step.String("precompiled_charsmap"));
+  auto bytes = DecodeBase64(text);
+  if (!bytes) return step.Wrong("precompiled_charsmap", "is no base64");
+  return NormalizerStep{.kind = NormalizerStep::Kind::kPrecompiled, .content = *std::move(bytes)};
+}
+
+Result<NormalizerStep> ParseStripRight(const JsonObject& step) {
+  SPRY_ASSIGN_OR_RETURN(const bool left, step.Bool("strip_left", true));
+  SPRY_ASSIGN_OR_RETURN(const bool right, step.Bool("strip_right", true));
+  if (left || !right) {
+    return step.Unsupported("strip_left",
+                            fmt::format("is {} with strip_right {}; supported: strip_left false, "
+                                        "strip_right true",
+                                        left, right));
+  }
+  return NormalizerStep{.kind = NormalizerStep::Kind::kStripRight};
+}
+
+Result<NormalizerStep> ParseNormalizerStep(const JsonObject& step) {
+  SPRY_ASSIGN_OR_RETURN(const std::string_view type, step.String("type"));
+  if (type == "NFC") return NormalizerStep{.kind = NormalizerStep::Kind::kNfc};
+  if (type == "Replace") return ParseReplace(step);
+  if (type == "Precompiled") return ParsePrecompiled(step);
+  if (type == "Strip") return ParseStripRight(step);
+  if (type != "Prepend") {
+    return UnsupportedType(step, type, "NFC, Prepend, Replace, Precompiled, Strip, Sequence");
+  }
+  SPRY_ASSIGN_OR_RETURN(const std::string_view content, step.String("prepend"));
+  return NormalizerStep{.kind = NormalizerStep::Kind::kPrepend, .content = std::string(content)};
 }
 
 // A Replace of the decoder.
@@ -84,18 +117,7 @@ Status ParsePlainDecoder(const std::vector<JsonObject>& steps, VocabSource& sour
 Status ParseNormalizer(const JsonObject& root, VocabSource& source) {
   SPRY_ASSIGN_OR_RETURN(const auto steps, StepsOf(root, "normalizer", "normalizers"));
   for (const JsonObject& step : steps) {
-    SPRY_ASSIGN_OR_RETURN(const std::string_view type, step.String("type"));
-    NormalizerStep parsed{};
-    if (type == "NFC") {
-      parsed.kind = NormalizerStep::Kind::kNfc;
-    } else if (type == "Prepend") {
-      parsed.kind = NormalizerStep::Kind::kPrepend;
-      SPRY_ASSIGN_OR_RETURN(parsed.content, step.String("prepend"));
-    } else if (type == "Replace") {
-      SPRY_ASSIGN_OR_RETURN(parsed, ParseReplace(step));
-    } else {
-      return UnsupportedType(step, type, "NFC, Prepend, Replace, Sequence");
-    }
+    SPRY_ASSIGN_OR_RETURN(NormalizerStep parsed, ParseNormalizerStep(step));
     source.normalizer.push_back(std::move(parsed));
   }
   return {};

@@ -29,6 +29,8 @@ struct NormalizerStep {
     kPrepend,         // `content` goes in front
     kReplace,         // `content` takes the place of the text `pattern`
     kReplacePattern,  // the same of each match of `pattern` (regex_syntax.h)
+    kStripRight,      // white space behind the text goes
+    kPrecompiled,     // `content` is a character map (precompiled_map.h), used as `tokenizers` do
     kSentencePiece,   // what SentencePiece does, see VocabSource::SentencePiece
   };
   Kind kind;
@@ -41,14 +43,20 @@ struct VocabSource {
     kByteLevelBpe,  // merges of bytes, spelled in GPT-2's byte-level alphabet
     kBpe,           // merges of characters
     kScoredBpe,     // SentencePiece's: of two neighbours that make a piece, the best score first
+    kUnigram,       // the pieces with the best sum of scores
   };
   Model model = Model::kByteLevelBpe;
 
   // The text of token i; added tokens are here too, spelled as they are. Holes are empty. In
   // byte-level BPE in the byte-level alphabet (a space is U+0120), elsewhere a space is U+2581.
   std::vector<std::string> pieces;
-  std::vector<float> scores;  // kScoredBpe: one a piece
-  std::vector<bool> unused;   // kScoredBpe: pieces that only other pieces are made of; may be empty
+  std::vector<double> scores;  // kScoredBpe, kUnigram: one a piece
+  // SentencePiece's pieces that never stand for themselves (kScoredBpe: others are made of them);
+  // may be empty.
+  std::vector<bool> unused;
+  // SentencePiece's pieces that its normaliser leaves alone; in kUnigram their score is replaced.
+  std::vector<TokenId> user_defined;
+  bool unigram_of_sentence_piece = false;  // in the details where `tokenizers` differs
   // In the order of their rank.
   std::vector<std::pair<std::string, std::string>> merges;
   bool byte_fallback = false;  // what has no piece becomes the pieces <0x00> to <0xFF>
@@ -80,6 +88,7 @@ struct VocabSource {
     bool remove_extra_whitespaces = true;  // spaces around the text, and all but one in a row
     bool escape_whitespaces = true;        // spaces become U+2581
     bool whitespace_as_suffix = false;     // the prefix goes behind
+    std::string chars_map;                 // a character map (precompiled_map.h), or empty
   };
   SentencePiece sentence_piece;
   bool add_prefix_space = false;

@@ -75,8 +75,7 @@ TEST(ScoredBpe, UnknownCharactersBecomeBytesOrOneUnknownToken) {
 TEST(ScoredBpe, RefusesScoresThatDoNotFit) {
   VocabSource source = TinyLlama({{"a", -1}});
   source.scores[3] = NAN;
-  EXPECT_THAT(Tokenizer::Create(source).status().message(),
-              HasSubstr("score of token 3 is no number"));
+  EXPECT_THAT(Tokenizer::Create(source).status().message(), HasSubstr("score of token 3 is nan"));
   source.scores.pop_back();
   EXPECT_THAT(Tokenizer::Create(source).status().message(),
               HasSubstr("259 scores; expected one for each of 260"));

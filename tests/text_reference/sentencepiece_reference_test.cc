@@ -41,6 +41,14 @@ constexpr Vocabulary kVocabularies[] = {
     {"trained-bpe-unknown", Reference::kSentencePiece},
     {"trained-bpe-trimmed", Reference::kSentencePiece},
     {"trained-bpe-suffix", Reference::kSentencePiece},
+    {"trained-bpe-nfkc", Reference::kSentencePiece},
+    {"nomic-bert-moe", Reference::kSentencePiece, true},
+    {"nomic-bert-moe-words", Reference::kTokenizers},
+    {"nomic-bert-moe-text", Reference::kTokenizers},
+    {"trained-unigram", Reference::kSentencePiece},
+    {"trained-unigram-bytes", Reference::kSentencePiece},
+    {"trained-unigram-bytes-json", Reference::kTokenizers},
+    {"trained-unigram-folded", Reference::kSentencePiece},
 };
 
 Result<VocabSource> ReadSource(const Vocabulary& vocabulary) {
