@@ -171,6 +171,71 @@ def pieces_of(model):
             for i in range(len(processor))]
 
 
+TINY_CHARACTERS = ["a", "b", MARK, "c", "<", ">", "1", "\u00e9", "\u4e2d", " ", "\n"]
+
+
+def tiny_model(rng):
+    """Made-up BPE or Unigram over characters, with or without byte pieces and unknown token."""
+    pieces = rng.sample(TINY_CHARACTERS[3:], 5) + TINY_CHARACTERS[:3]
+    fallback = rng.random() < 0.5
+    unigram = rng.random() < 0.5
+    merges = []
+    while len(merges) < 25:
+        pool = pieces + [a + b for a, b in merges]
+        pair = (rng.choice(pool), rng.choice(pool))
+        if pair not in merges and len(pair[0] + pair[1]) < 6:
+            merges.append(pair)
+    names = list(dict.fromkeys(["<unk>", "<s>"] + pieces + [a + b for a, b in merges]))
+    if fallback:
+        names += [f"<0x{byte:02X}>" for byte in range(256)]
+        if rng.random() < 0.2:
+            names.remove("<0xC3>")
+    if unigram:
+        scores = [(name, -rng.randrange(1, 8) / 2) for name in names]
+        return models.Unigram(scores, 0, byte_fallback=fallback)
+    known = {} if fallback and rng.random() < 0.3 else {"unk_token": "<unk>"}
+    return models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=merges,
+                      byte_fallback=fallback, fuse_unk=rng.random() < 0.5,
+                      ignore_merges=rng.random() < 0.2, **known)
+
+
+def tiny_tokenizer(rng):
+    tokenizer = Tokenizer(tiny_model(rng))
+    scheme = rng.choice(["always", "first", "never"])
+    spaces = normalizers.Replace(" ", MARK)
+    tokenizer.normalizer = rng.choice([
+        normalizers.Sequence([]), normalizers.NFC(), spaces,
+        normalizers.Sequence([normalizers.Prepend(MARK), spaces]),
+        normalizers.Sequence([normalizers.Strip(left=False, right=True),
+                              normalizers.Replace(Regex(" {2,}"), MARK)]),
+        normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " ")])])
+    metaspace = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=rng.random() < 0.5)
+    behavior = rng.choice(["merged_with_previous", "merged_with_next", "removed", "isolated"])
+    cut = pre_tokenizers.Split(rng.choice([" ", "a", MARK]), behavior)
+    tokenizer.pre_tokenizer = rng.choice([
+        metaspace, cut, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace]),
+        pre_tokenizers.Sequence([cut, metaspace]),
+        pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), metaspace])])
+    tokenizer.decoder = rng.choice([
+        decoders.Metaspace(prepend_scheme=scheme),
+        decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme)]),
+        decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(),
+                           decoders.Strip(" ", 1, 0)]),
+        decoders.Sequence([decoders.Replace(MARK, " "), decoders.Replace("a", "A"),
+                           decoders.Fuse()])])
+    tokenizer.add_special_tokens([AddedToken("<s>", special=True, normalized=False)])
+    for content in rng.sample(["<a>", "ab", "\u00e9", "<a", "b c", "1", MARK + "b"],
+                              rng.randrange(4)):
+        flags = {flag: rng.random() < 0.3
+                 for flag in ("lstrip", "rstrip", "single_word", "normalized")}
+        tokenizer.add_tokens([AddedToken(content, **flags)])
+    return tokenizer
+
+
+TINY_TEXT = ["a", "b", "c", " ", "  ", "ab", "\u00e9", "e\u0301", "\u4e2d", "1", "<s>", "<a>", "<",
+             MARK, "\n", "\u3000", "\U0001f600", "aaa", "x", "b c"]
+
+
 def training_lines(texts):
     rng = random.Random(5)
     # Of few characters, each of which has to be a piece.
@@ -314,5 +379,5 @@ def write(out, source, texts, write_records, separator):
         writer.with_sentencepiece(folder, model)
         if name == "trained-unigram-bytes":
             pieces = pieces_of(model)
-            writer.with_tokenizers(writer.folder(name + "-json"), unigram_tokenizer(pieces, "bytes"),
-                                   len(pieces))
+            writer.with_tokenizers(writer.folder(name + "-json"),
+                                   unigram_tokenizer(pieces, "bytes"), len(pieces))

@@ -15,17 +15,18 @@ Result<std::unique_ptr<TokenModel>> CharacterBpe::Create(const VocabSource& sour
   bpe->byte_fallback_ = source.byte_fallback;
   bpe->ignore_merges_ = source.ignore_merges;
   bpe->byte_tokens_ = FindBytePieces(source.pieces);
-  std::vector<bool> added(source.pieces.size());
-  for (const AddedToken& token : source.added_tokens) added[token.id.value()] = true;
+  std::vector<bool> outside(source.pieces.size());
+  for (const AddedToken& token : source.added_tokens) {
+    outside[token.id.value()] = token.outside_model;
+  }
   for (size_t id = 0; id < source.pieces.size(); ++id) {
     bpe->pieces_.Append(source.pieces[id]);
     // A user's literal "<0x40>" is six characters, never the byte.
     const bool byte = source.byte_fallback && BytePiece(source.pieces[id]);
-    if (!byte && !added[id] && !source.pieces[id].empty()) {
+    if (!byte && !outside[id] && !source.pieces[id].empty()) {
       bpe->pieces_.Insert(static_cast<int32_t>(id));
     }
   }
-  for (const AddedToken& token : source.added_tokens) bpe->pieces_.Insert(token.id.value());
   SPRY_RETURN_IF_ERROR(bpe->AddMerges(source));
   return std::unique_ptr<TokenModel>(std::move(bpe));
 }

@@ -1,5 +1,7 @@
 #include "text/token_texts.h"
 
+#include <unordered_map>
+
 #include "text/byte_alphabet.h"
 #include "text/byte_pieces.h"
 #include "text/replace.h"
@@ -29,12 +31,16 @@ std::string WithoutMarks(Start start, std::string_view piece) {
 
 }  // namespace
 
-TokenTexts::TokenTexts(const VocabSource& source) : entries_(source.pieces.size()) {
+TokenTexts::TokenTexts(const VocabSource& source, const Normalizer& normalizer)
+    : entries_(source.pieces.size()) {
+  std::unordered_map<size_t, std::string> respelled;
   for (const AddedToken& token : source.added_tokens) {
     entries_[token.id.value()].special = token.special;
+    if (token.normalized) respelled[token.id.value()] = normalizer.NormalizeToken(token.content);
   }
   for (size_t id = 0; id < source.pieces.size(); ++id) {
-    const std::string& piece = source.pieces[id];
+    const auto other = respelled.find(id);
+    const std::string& piece = other != respelled.end() ? other->second : source.pieces[id];
     Entry& entry = entries_[id];
     entry.begin = entry.first_begin = arena_.size();
     const auto byte = source.decoding.byte_pieces ? BytePiece(piece) : std::nullopt;

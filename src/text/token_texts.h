@@ -7,14 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "text/normalizer.h"
 #include "text/vocab_source.h"
 
 namespace spry {
 
 class TokenTexts {
  public:
-  // The ids of the added tokens must be in range.
-  explicit TokenTexts(const VocabSource& source);
+  // The ids of the added tokens must be in range. Added tokens that are matched in the normalised
+  // text read as they are matched, as in the reference.
+  TokenTexts(const VocabSource& source, const Normalizer& normalizer);
 
   // `id` must be in range. Valid UTF-8 unless the vocabulary is byte-level or it is a byte piece.
   std::string_view operator[](int32_t id) const {

@@ -229,7 +229,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Create(const VocabSource& source) 
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
   tokenizer->impl_.reset(new Impl{
       .model = std::move(model),
-      .texts = TokenTexts(source),
+      .texts = TokenTexts(source, normalizer),
       .decoding = source.decoding,
       .byte_level = source.model == VocabSource::Model::kByteLevelBpe,
       .normalizer = std::move(normalizer),

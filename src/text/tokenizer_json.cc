@@ -178,8 +178,9 @@ Status AddToken(const AddedToken& token, std::string_view where, VocabSource& so
     return InvalidArgument(fmt::format("{}: \"{}\" has id {}, but the vocabulary has \"{}\" there",
                                        where, token.content, id, slot));
   }
-  slot = token.content;
   source.added_tokens.push_back(token);
+  source.added_tokens.back().outside_model = slot.empty();
+  slot = token.content;
   return {};
 }
 

@@ -37,12 +37,13 @@ Status CheckLengths(const VocabSource& source) {
                   total, kMaxPiecesBytes));
 }
 
-// What a text can be cut into: not special tokens, and not byte pieces, since a user's literal
+// What a text can be cut into: not special tokens (the normaliser may spell one), and not byte
+// pieces, since a user's literal
 // "<0x40>" is six characters.
 std::vector<bool> MatchingPieces(const VocabSource& source) {
   std::vector<bool> matches(source.pieces.size(), true);
   for (const AddedToken& token : source.added_tokens) {
-    if (token.special) matches[token.id.value()] = false;
+    if (token.special || token.outside_model) matches[token.id.value()] = false;
   }
   for (size_t id = 0; id < source.pieces.size(); ++id) {
     const bool byte = source.byte_fallback && BytePiece(source.pieces[id]);

@@ -1,10 +1,9 @@
-// What becomes of text that no piece covers, as SentencePiece does it: its bytes, where the
-// vocabulary has byte pieces, or one unknown token for a whole run.
+// What becomes of text that no piece covers: its bytes, where the vocabulary has pieces for all of
+// them, or one unknown token for a whole run.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -26,7 +25,7 @@ class UnknownText {
   void Append(std::string_view text, Run& run, std::vector<TokenId>& ids) const;
 
  private:
-  std::optional<std::array<int32_t, 256>> byte_tokens_;
+  std::array<int32_t, 256> byte_tokens_{};  // -1: no such piece
   int32_t unknown_ = -1;
 };
 

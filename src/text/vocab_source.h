@@ -14,12 +14,13 @@ namespace spry {
 // A token that is matched in the text before anything else (Hugging Face's AddedToken).
 struct AddedToken {
   TokenId id;
-  std::string content;       // UTF-8
-  bool special = false;      // left out of decoded text when special tokens are skipped
-  bool lstrip = false;       // takes the white space to its left
-  bool rstrip = false;       // takes the white space to its right
-  bool single_word = false;  // matches only between non-word characters
-  bool normalized = false;   // matched in the normalised text
+  std::string content;         // UTF-8
+  bool special = false;        // left out of decoded text when special tokens are skipped
+  bool lstrip = false;         // takes the white space to its left
+  bool rstrip = false;         // takes the white space to its right
+  bool single_word = false;    // matches only between non-word characters
+  bool normalized = false;     // matched in the normalised text
+  bool outside_model = false;  // the model's own vocabulary lacks it, so it never comes from merges
 };
 
 // One step of what is done to the text before it is cut.
