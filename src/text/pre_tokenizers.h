@@ -10,8 +10,8 @@
 namespace spry {
 
 // "smollm", "llama-bpe", "qwen2", "gpt-2" ...; unknown names are refused with the list of known.
-// Sets splits, and the switches that go with the name: ignore_merges, nfc, and add_bos where the
-// name implies it and `source.bos` is set (so set that before, and obey the file's own
+// Sets splits, and the switches that go with the name: ignore_merges, the normaliser, and add_bos
+// where the name implies it and `source.bos` is set (so set that before, and obey the file's own
 // tokenizer.ggml.add_bos_token after).
 Status ApplyPreTokenizer(std::string_view name, VocabSource& source);
 

@@ -1,4 +1,5 @@
-// Text to token ids and back, byte for byte as the `tokenizers` library does it.
+// Text to token ids and back, byte for byte as the `tokenizers` library does it, and for
+// vocabularies of SentencePiece as that does it.
 // Immutable after Create; any number of threads may use one Tokenizer.
 #pragma once
 
@@ -13,6 +14,8 @@
 #include "text/vocab_source.h"
 
 namespace spry {
+
+class TokenTexts;
 
 class Tokenizer {
  public:
@@ -36,6 +39,11 @@ class Tokenizer {
   bool IsSpecial(TokenId id) const;
 
   int vocab_size() const;
+
+  // For the Detokenizer.
+  const TokenTexts& texts() const;
+  const VocabSource::Decoding& decoding() const;
+  bool is_byte_level() const;
 
  private:
   Tokenizer();

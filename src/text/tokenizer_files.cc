@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "text/json_object.h"
+#include "text/sentencepiece_model.h"
 #include "text/split_patterns.h"
 #include "text/tokenizer_json.h"
 
@@ -13,6 +14,7 @@ namespace spry {
 namespace {
 
 constexpr size_t kMaxVocabularyBytes = 256 << 20;  // the largest known is 35 MB
+constexpr size_t kMaxModelBytes = 64 << 20;  // of a tokenizer.model; the largest known is 5 MB
 constexpr size_t kMaxConfigBytes = 16 << 20;
 
 using Path = std::filesystem::path;
@@ -176,6 +178,52 @@ Status ReadAddedTokens(const JsonObject& config, VocabSource& source) {
   return {};
 }
 
+// What the last file says of a token counts.
+void KeepLastOfEach(VocabSource& source) {
+  std::vector<bool> seen(source.pieces.size());
+  std::vector<AddedToken> kept;
+  for (auto it = source.added_tokens.rbegin(); it != source.added_tokens.rend(); ++it) {
+    if (!seen[it->id.value()]) kept.push_back(*it);
+    seen[it->id.value()] = true;
+  }
+  std::reverse(kept.begin(), kept.end());
+  source.added_tokens = std::move(kept);
+}
+
+// added_tokens.json of older folders: token -> id. Whether one is special the configs say.
+Status ReadAddedTokensFile(const Path& path, VocabSource& source) {
+  if (!Exists(path)) return {};
+  SPRY_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Read(path, kMaxConfigBytes));
+  for (const auto field : file.root().raw()) {
+    SPRY_ASSIGN_OR_RETURN(const int32_t id, file.root().Id(field.key));
+    AddedToken token{};
+    token.id = TokenId(id);
+    token.content = field.key;
+    SPRY_RETURN_IF_ERROR(AddToken(token, file.root().PathOf(field.key), source));
+  }
+  return {};
+}
+
+// SentencePiece's file. What its own tokenizer class adds to it is in the configs; without them
+// bos goes in front, as for Llama.
+Result<VocabSource> ReadTokenizerModel(const Path& folder, const Configs& configs) {
+  const Path path = folder / "tokenizer.model";
+  SPRY_ASSIGN_OR_RETURN(const std::string bytes, ReadTextFile(path, kMaxModelBytes));
+  SPRY_ASSIGN_OR_RETURN(VocabSource source, ParseSentencePieceModel(path.string(), bytes));
+  source.add_bos = source.bos.has_value();
+  if (configs.tokenizer_config) {
+    const JsonObject config = configs.tokenizer_config->root();
+    SPRY_ASSIGN_OR_RETURN(source.add_bos, config.Bool("add_bos_token", source.add_bos));
+    SPRY_ASSIGN_OR_RETURN(source.add_eos, config.Bool("add_eos_token", false));
+    SPRY_ASSIGN_OR_RETURN(source.sentence_piece.prefix_after_special, config.Bool("legacy", true));
+    SPRY_RETURN_IF_ERROR(ReadAddedTokens(config, source));
+  }
+  SPRY_RETURN_IF_ERROR(ReadAddedTokensFile(folder / "added_tokens.json", source));
+  KeepLastOfEach(source);
+  source.scores.resize(source.pieces.size());
+  return source;
+}
+
 // GPT-2's files, which OPT has too. Whether bos goes in front only the config says.
 Result<VocabSource> ReadVocabAndMerges(const Path& folder, const Configs& configs) {
   VocabSource source;
@@ -211,23 +259,31 @@ void ApplyGpt2Defaults(VocabSource& source) {
 
 Result<std::optional<VocabSource>> ReadTokenizerFiles(const Path& folder) {
   const bool whole = Exists(folder / "tokenizer.json");
+  const bool model = !whole && Exists(folder / "tokenizer.model");
   const bool parts = Exists(folder / "vocab.json") && Exists(folder / "merges.txt");
-  if (!whole && !parts) return std::optional<VocabSource>();
+  if (!whole && !model && !parts) return std::optional<VocabSource>();
   SPRY_ASSIGN_OR_RETURN(const Configs configs, ReadConfigs(folder));
   VocabSource source;
   if (whole) {
     SPRY_ASSIGN_OR_RETURN(const JsonFile file,
                           JsonFile::Read(folder / "tokenizer.json", kMaxVocabularyBytes));
     SPRY_ASSIGN_OR_RETURN(source, ParseTokenizerJson(file.root()));
+  } else if (model) {
+    SPRY_ASSIGN_OR_RETURN(source, ReadTokenizerModel(folder, configs));
   } else {
     SPRY_ASSIGN_OR_RETURN(source, ReadVocabAndMerges(folder, configs));
   }
   SPRY_RETURN_IF_ERROR(ApplyConfigs(folder, configs, source));
   SPRY_RETURN_IF_ERROR(SetSpecialTokens(configs, whole, source));
-  if (!whole) ApplyGpt2Defaults(source);
+  if (!whole && !model) ApplyGpt2Defaults(source);
   if (source.add_bos && !source.bos) {
     return InvalidArgument(
         fmt::format("{}: add_bos_token is true, but bos_token is missing or not in the vocabulary",
+                    (folder / "tokenizer_config.json").string()));
+  }
+  if (source.add_eos && !source.eos) {
+    return InvalidArgument(
+        fmt::format("{}: add_eos_token is true, but eos_token is missing or not in the vocabulary",
                     (folder / "tokenizer_config.json").string()));
   }
   return std::optional<VocabSource>(std::move(source));

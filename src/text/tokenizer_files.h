@@ -9,9 +9,10 @@
 
 namespace spry {
 
-// tokenizer.json (+ tokenizer_config.json, special_tokens_map.json, chat_template.jinja), or
-// vocab.json + merges.txt; nothing when the folder has neither. Unsupported parts of a
-// tokenizer.json (another model type, an unknown pre-tokenizer) are refused by name.
+// tokenizer.json, or else tokenizer.model, or else vocab.json + merges.txt, each with
+// tokenizer_config.json, special_tokens_map.json and chat_template.jinja beside it; nothing when
+// the folder has none of them. Unsupported parts (another model type, an unknown pre-tokenizer)
+// are refused by name.
 Result<std::optional<VocabSource>> ReadTokenizerFiles(const std::filesystem::path& folder);
 
 }  // namespace spry

@@ -39,11 +39,7 @@ bool ParseMerge(simdjson::dom::element element, VocabSource& source) {
 }
 
 // Parts of the model that would change what BPE does.
-Status CheckModel(const JsonObject& model) {
-  SPRY_ASSIGN_OR_RETURN(const std::string_view type, model.String("type", "BPE"));
-  if (type != "BPE") {
-    return model.Unsupported("type", fmt::format("is \"{}\"; supported: \"BPE\"", type));
-  }
+Status CheckBpe(const JsonObject& model) {
   for (const std::string_view affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     SPRY_ASSIGN_OR_RETURN(const std::string_view text, model.String(affix, ""));
     if (!text.empty()) {
@@ -59,8 +55,9 @@ Status CheckModel(const JsonObject& model) {
   return {};
 }
 
-Status ParseModel(const JsonObject& model, VocabSource& source) {
-  SPRY_RETURN_IF_ERROR(CheckModel(model));
+// Files of before there were several types say none for BPE.
+Status ParseBpe(const JsonObject& model, VocabSource& source) {
+  SPRY_RETURN_IF_ERROR(CheckBpe(model));
   SPRY_ASSIGN_OR_RETURN(const JsonObject vocab, model.Object("vocab"));
   SPRY_RETURN_IF_ERROR(ParseVocab(vocab, source));
   SPRY_ASSIGN_OR_RETURN(const simdjson::dom::array merges, model.Array("merges"));
@@ -76,13 +73,56 @@ Status ParseModel(const JsonObject& model, VocabSource& source) {
     const auto id = static_cast<int32_t>(it - source.pieces.begin());
     if (it != source.pieces.end()) source.unknown = TokenId(id);
   }
-  for (const std::string_view flag : {"fuse_unk", "byte_fallback"}) {
-    SPRY_ASSIGN_OR_RETURN(const bool on, model.Bool(flag, false));
-    if (on && !HasAllBytes(source)) {
-      return model.Unsupported(flag, "is true and the vocabulary lacks bytes; supported: false");
-    }
+  SPRY_ASSIGN_OR_RETURN(source.fuse_unknown, model.Bool("fuse_unk", false));
+  SPRY_ASSIGN_OR_RETURN(source.byte_fallback, model.Bool("byte_fallback", false));
+  if (source.model != VocabSource::Model::kByteLevelBpe) return {};
+  if ((source.fuse_unknown || source.byte_fallback) && !HasAllBytes(source)) {
+    return model.Unsupported(source.fuse_unknown ? "fuse_unk" : "byte_fallback",
+                             "is true and the byte-level vocabulary lacks bytes; supported: false");
   }
   return {};
+}
+
+// [["piece", score], ...], the id being the place.
+Status ParseUnigramPieces(const JsonObject& model, VocabSource& source) {
+  SPRY_ASSIGN_OR_RETURN(const simdjson::dom::array vocab, model.Array("vocab"));
+  for (const auto element : vocab) {
+    simdjson::dom::array pair;
+    std::string_view piece;
+    double score = 0;
+    if (element.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
+        pair.at(0).get(piece) != simdjson::SUCCESS || pair.at(1).get(score) != simdjson::SUCCESS) {
+      return model.Wrong(fmt::format("vocab[{}]", source.pieces.size()),
+                         "is no piece; expected [\"piece\", score]");
+    }
+    source.pieces.emplace_back(piece);
+    source.scores.push_back(score);
+  }
+  return {};
+}
+
+Status ParseUnigram(const JsonObject& model, VocabSource& source) {
+  if (source.model == VocabSource::Model::kByteLevelBpe) {
+    return model.Unsupported("type", "is \"Unigram\" behind ByteLevel; supported: with Metaspace");
+  }
+  source.model = VocabSource::Model::kUnigram;
+  SPRY_RETURN_IF_ERROR(ParseUnigramPieces(model, source));
+  SPRY_ASSIGN_OR_RETURN(source.byte_fallback, model.Bool("byte_fallback", false));
+  if (!model.Find("unk_id")) return {};
+  SPRY_ASSIGN_OR_RETURN(const int32_t unknown, model.Id("unk_id"));
+  if (static_cast<size_t>(unknown) >= source.pieces.size()) {
+    return model.Wrong("unk_id", fmt::format("is {}, but the vocabulary has {} tokens", unknown,
+                                             source.pieces.size()));
+  }
+  source.unknown = TokenId(unknown);
+  return {};
+}
+
+Status ParseModel(const JsonObject& model, VocabSource& source) {
+  SPRY_ASSIGN_OR_RETURN(const std::string_view type, model.String("type", "BPE"));
+  if (type == "BPE") return ParseBpe(model, source);
+  if (type == "Unigram") return ParseUnigram(model, source);
+  return model.Unsupported("type", fmt::format("is \"{}\"; supported: \"BPE\", \"Unigram\"", type));
 }
 
 }  // namespace
@@ -138,8 +178,9 @@ Status AddToken(const AddedToken& token, std::string_view where, VocabSource& so
     return InvalidArgument(fmt::format("{}: \"{}\" has id {}, but the vocabulary has \"{}\" there",
                                        where, token.content, id, slot));
   }
-  slot = token.content;
   source.added_tokens.push_back(token);
+  source.added_tokens.back().outside_model = slot.empty();
+  slot = token.content;
   return {};
 }
 
@@ -154,6 +195,7 @@ bool AddMerge(std::string_view text, VocabSource& source) {
 
 Result<VocabSource> ParseTokenizerJson(const JsonObject& root) {
   VocabSource source;
+  SPRY_RETURN_IF_ERROR(ParseTokenizerSteps(root, source));
   SPRY_ASSIGN_OR_RETURN(const JsonObject model, root.Object("model"));
   SPRY_RETURN_IF_ERROR(ParseModel(model, source));
   if (root.Find("added_tokens")) {
@@ -168,7 +210,7 @@ Result<VocabSource> ParseTokenizerJson(const JsonObject& root) {
       ++index;
     }
   }
-  SPRY_RETURN_IF_ERROR(ParseTokenizerSteps(root, source));
+  if (!source.scores.empty()) source.scores.resize(source.pieces.size());
   return source;
 }
 

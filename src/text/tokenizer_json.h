@@ -1,4 +1,4 @@
-// tokenizer.json, the file of the `tokenizers` library: byte-level BPE only.
+// tokenizer.json, the file of the `tokenizers` library.
 #pragma once
 
 #include "base/status.h"
@@ -10,7 +10,8 @@ namespace spry {
 // The whole file. What is not supported is refused by its field, with what is.
 Result<VocabSource> ParseTokenizerJson(const JsonObject& root);
 
-// Its parts that say what is done around BPE: normalizer, pre_tokenizer, post_processor, decoder.
+// Its parts that say what is done around the model: normalizer, pre_tokenizer, post_processor,
+// decoder. They also tell a byte-level model from others.
 Status ParseTokenizerSteps(const JsonObject& root, VocabSource& source);
 
 // The members of `vocab` (token -> id), as model.vocab and vocab.json have them.

@@ -1,58 +1,14 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <vector>
 
 #include "text/split_patterns.h"
 #include "text/tokenizer_json.h"
+#include "text/tokenizer_json_parts.h"
 #include "text/unicode_tables.h"
 
 namespace spry {
 namespace {
-
-constexpr int kMaxNesting = 8;  // of Sequence in Sequence
-
-Status UnsupportedType(const JsonObject& step, std::string_view type, std::string_view supported) {
-  return step.Unsupported("type", fmt::format("is \"{}\"; supported: {}", type, supported));
-}
-
-// The steps of `step`: those of a Sequence (under `key`), flattened, or itself.
-Status Flatten(const JsonObject& step, std::string_view key, int depth,
-               std::vector<JsonObject>& steps) {
-  SPRY_ASSIGN_OR_RETURN(const std::string_view type, step.String("type"));
-  if (type != "Sequence") {
-    steps.push_back(step);
-    return {};
-  }
-  if (depth == kMaxNesting) return step.Unsupported("type", "is a Sequence nested too deep");
-  SPRY_ASSIGN_OR_RETURN(const simdjson::dom::array parts, step.Array(key));
-  size_t index = 0;
-  for (const auto element : parts) {
-    SPRY_ASSIGN_OR_RETURN(const JsonObject part, step.ObjectAt(key, index++, element));
-    SPRY_RETURN_IF_ERROR(Flatten(part, key, depth + 1, steps));
-  }
-  return {};
-}
-
-// The steps of the member `name` of the file; none when it is absent or null.
-Result<std::vector<JsonObject>> StepsOf(const JsonObject& root, std::string_view name,
-                                        std::string_view sequence_key) {
-  std::vector<JsonObject> steps;
-  if (!root.Find(name)) return steps;
-  SPRY_ASSIGN_OR_RETURN(const JsonObject step, root.Object(name));
-  SPRY_RETURN_IF_ERROR(Flatten(step, sequence_key, 0, steps));
-  return steps;
-}
-
-Status ParseNormalizer(const JsonObject& root, VocabSource& source) {
-  SPRY_ASSIGN_OR_RETURN(const auto steps, StepsOf(root, "normalizer", "normalizers"));
-  for (const JsonObject& step : steps) {
-    SPRY_ASSIGN_OR_RETURN(const std::string_view type, step.String("type"));
-    if (type != "NFC") return UnsupportedType(step, type, "NFC, Sequence");
-    source.nfc = true;
-  }
-  return {};
-}
 
 // A pattern that matches `text` and nothing else.
 std::string Literally(std::string_view text) {
@@ -70,21 +26,26 @@ std::string Literally(std::string_view text) {
 
 Result<VocabSource::Split> ParseSplit(const JsonObject& step) {
   VocabSource::Split split;
-  SPRY_ASSIGN_OR_RETURN(const JsonObject pattern, step.Object("pattern"));
-  if (pattern.Find("String")) {
-    SPRY_ASSIGN_OR_RETURN(const std::string_view text, pattern.String("String"));
-    split.pattern = Literally(text);
-  } else {
-    SPRY_ASSIGN_OR_RETURN(split.pattern, pattern.String("Regex"));
-  }
+  SPRY_ASSIGN_OR_RETURN(const JsonPattern pattern, ParseJsonPattern(step));
+  split.pattern = pattern.is_regex ? std::string(pattern.text) : Literally(pattern.text);
   SPRY_ASSIGN_OR_RETURN(const std::string_view behavior, step.String("behavior"));
   SPRY_ASSIGN_OR_RETURN(const bool invert, step.Bool("invert", false));
-  split.matches_only = behavior == "Removed" && invert;
-  if (behavior != "Isolated" && !split.matches_only) {
-    return step.Unsupported("behavior",
-                            fmt::format("is \"{}\" with invert {}; supported: \"Isolated\", and "
-                                        "\"Removed\" with invert true",
-                                        behavior, invert));
+  using Behavior = VocabSource::Split::Behavior;
+  if (behavior == "Isolated") return split;
+  if (behavior == "Removed") {
+    split.behavior = invert ? Behavior::kMatchesOnly : Behavior::kRemoved;
+    return split;
+  }
+  if (behavior == "MergedWithPrevious" && !invert) {
+    split.behavior = Behavior::kMergedWithPrevious;
+  } else if (behavior == "MergedWithNext" && !invert) {
+    split.behavior = Behavior::kMergedWithNext;
+  } else {
+    return step.Unsupported(
+        "behavior", fmt::format("is \"{}\" with invert {}; supported: \"Isolated\", \"Removed\", "
+                                "and \"MergedWithPrevious\" and \"MergedWithNext\" with invert "
+                                "false",
+                                behavior, invert));
   }
   return split;
 }
@@ -123,29 +84,54 @@ Status ParseByteLevel(const JsonObject& step, VocabSource& source) {
   return {};
 }
 
+// Metaspace: marks, then (by default) a cut in front of each mark.
+Status ParseMetaspace(const JsonObject& step, VocabSource& source) {
+  VocabSource::Split split;
+  SPRY_ASSIGN_OR_RETURN(split.marks, ParseMetaspacePrefix(step));
+  source.splits.push_back(split);
+  SPRY_ASSIGN_OR_RETURN(const bool cut, step.Bool("split", true));
+  if (!cut) return {};
+  split.marks = VocabSource::Split::Marks::kNone;
+  split.pattern = kSpaceMark;
+  split.behavior = VocabSource::Split::Behavior::kMergedWithNext;
+  source.splits.push_back(std::move(split));
+  return {};
+}
+
+Result<VocabSource::Split> ParseCut(const JsonObject& step, std::string_view type) {
+  if (type == "Split") return ParseSplit(step);
+  if (type == "Digits") return ParseDigits(step);
+  if (type == "Punctuation") return ParsePunctuation(step);
+  if (type != "WhitespaceSplit") {
+    return UnsupportedType(
+        step, type, "ByteLevel, Metaspace, Split, Digits, Punctuation, WhitespaceSplit, Sequence");
+  }
+  VocabSource::Split split;
+  split.pattern = R"(\s)";
+  split.behavior = VocabSource::Split::Behavior::kRemoved;
+  return split;
+}
+
 Status ParsePreTokenizer(const JsonObject& root, VocabSource& source) {
   SPRY_ASSIGN_OR_RETURN(const auto steps, StepsOf(root, "pre_tokenizer", "pretokenizers"));
   bool byte_level = false;
+  bool metaspace = false;
   for (const JsonObject& step : steps) {
     SPRY_ASSIGN_OR_RETURN(const std::string_view type, step.String("type"));
-    if (type == "ByteLevel") {
-      if (byte_level) return step.Unsupported("type", "is a second ByteLevel; supported: one");
-      SPRY_RETURN_IF_ERROR(ParseByteLevel(step, source));
-      byte_level = true;
+    if (type == "ByteLevel" || type == "Metaspace") {
+      if (byte_level || metaspace) {
+        return step.Unsupported("type", "is a second of ByteLevel and Metaspace; supported: one");
+      }
+      (type == "ByteLevel" ? byte_level : metaspace) = true;
+      SPRY_RETURN_IF_ERROR(byte_level ? ParseByteLevel(step, source)
+                                      : ParseMetaspace(step, source));
       continue;
     }
-    if (type != "Split" && type != "Digits" && type != "Punctuation") {
-      return UnsupportedType(step, type, "ByteLevel, Split, Digits, Punctuation, Sequence");
-    }
-    SPRY_ASSIGN_OR_RETURN(VocabSource::Split split, type == "Split"    ? ParseSplit(step)
-                                                    : type == "Digits" ? ParseDigits(step)
-                                                                       : ParsePunctuation(step));
+    SPRY_ASSIGN_OR_RETURN(VocabSource::Split split, ParseCut(step, type));
     split.byte_level = byte_level;
     source.splits.push_back(std::move(split));
   }
-  if (!byte_level) {
-    return root.Unsupported("pre_tokenizer", "has no ByteLevel; supported: byte-level BPE");
-  }
+  source.model = byte_level ? VocabSource::Model::kByteLevelBpe : VocabSource::Model::kBpe;
   return {};
 }
 
@@ -201,23 +187,13 @@ Status ParsePostProcessor(const JsonObject& root, VocabSource& source) {
   return {};
 }
 
-Status CheckDecoder(const JsonObject& root) {
-  SPRY_ASSIGN_OR_RETURN(const auto steps, StepsOf(root, "decoder", "decoders"));
-  if (steps.empty()) return root.Unsupported("decoder", "is missing; supported: ByteLevel");
-  for (const JsonObject& step : steps) {
-    SPRY_ASSIGN_OR_RETURN(const std::string_view type, step.String("type"));
-    if (type != "ByteLevel") return UnsupportedType(step, type, "ByteLevel");
-  }
-  return {};
-}
-
 }  // namespace
 
 Status ParseTokenizerSteps(const JsonObject& root, VocabSource& source) {
   SPRY_RETURN_IF_ERROR(ParseNormalizer(root, source));
   SPRY_RETURN_IF_ERROR(ParsePreTokenizer(root, source));
   SPRY_RETURN_IF_ERROR(ParsePostProcessor(root, source));
-  return CheckDecoder(root);
+  return ParseDecoder(root, source);
 }
 
 }  // namespace spry

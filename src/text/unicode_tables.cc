@@ -226,4 +226,9 @@ bool IsWordCharacter(char32_t code) {
 
 bool IsInertInNfc(char32_t code) { return Contains(kInertInNfc, code); }
 
+bool IsNewerMark(char32_t code) {
+  // Short ones only: in graphemes of six bytes or more the bounds make no difference.
+  return code == 0x897 || (code >= 0x1ACF && code <= 0x1ADD) || (code >= 0x1AE0 && code <= 0x1AEB);
+}
+
 }  // namespace spry

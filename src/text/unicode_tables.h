@@ -1,7 +1,7 @@
 // Where the Unicode data of the reference tokenizer differs from that of the libraries we use.
-// Its Oniguruma knows Unicode 16, its digit test Unicode 17, its punctuation test Unicode 8 and
-// its NFC Unicode 9; PCRE2 10.42 knows Unicode 14 and utf8proc 2.8 Unicode 15. Additions are
-// written so that a newer library, which has them already, gives the same result.
+// Its Oniguruma knows Unicode 16, its digit test and its graphemes Unicode 17, its punctuation test
+// Unicode 8 and its NFC Unicode 9; PCRE2 10.42 knows Unicode 14 and utf8proc 2.8 Unicode 15.
+// Additions are written so that a newer library, which has them already, gives the same result.
 #pragma once
 
 #include <string>
@@ -27,5 +27,8 @@ bool IsWordCharacter(char32_t code);
 // True for characters that the reference's NFC does not know: they neither compose nor are
 // reordered, and nothing composes across them.
 bool IsInertInNfc(char32_t code);
+
+// True for marks that the reference's grapheme rules know (Unicode 17) and utf8proc does not.
+bool IsNewerMark(char32_t code);
 
 }  // namespace spry

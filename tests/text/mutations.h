@@ -45,6 +45,8 @@ class Mutator {
                                        "65000",
                                        "\"Sequence\"",
                                        "\"ByteLevel\"",
+                                       "\"Unigram\"",
+                                       "\"Metaspace\"",
                                        "\"(a|aa)+$\"",
                                        "\xFF"};
     const size_t at = random_() % (text.size() + 1);
@@ -72,6 +74,32 @@ class Mutator {
   std::mt19937 random_;
 };
 
+// A tokenizer.json of the kind that is not byte-level.
+inline std::string PlainTokenizerJson(bool unigram) {
+  const std::string model =
+      unigram ? R"("Unigram", "unk_id": 0, "byte_fallback": true, "vocab": [["<unk>", 0.0],
+      ["<s>", -1.5], ["a", -1.0], ["b", -2.5], ["ab", -1.5], ["\u2581", -1.0], ["<0xC3>", -9.0],
+      ["abc", -3.0]])"
+              : R"("BPE", "unk_token": "<unk>", "byte_fallback": true, "fuse_unk": true,
+      "vocab": {"<unk>": 0, "<s>": 1, "a": 2, "b": 3, "ab": 4, "\u2581": 5, "<0xC3>": 6},
+      "merges": ["a b"])";
+  return R"({"added_tokens": [{"id": 1, "content": "<s>", "special": true},
+      {"id": 8, "content": "<x>", "normalized": true}],
+      "normalizer": {"type": "Sequence", "normalizers": [
+      {"type": "Precompiled", "precompiled_charsmap": "CAAAAAAEAAAAAAAAeA=="},
+      {"type": "Strip", "strip_left": false, "strip_right": true},
+      {"type": "Prepend", "prepend": "\u2581"},
+      {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}]},
+      "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
+      {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": true}]},
+      "decoder": {"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+      {"type": "ByteFallback"}, {"type": "Fuse"},
+      {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+      "model": {"type": )" +
+         model + "}}";
+}
+
 // Files that have something in each place that is read, one of them damaged.
 inline void WriteFiles(const TemporaryFolder& folder, uint32_t seed) {
   Mutator mutate(seed);
@@ -91,7 +119,8 @@ inline void WriteFiles(const TemporaryFolder& folder, uint32_t seed) {
       "special_tokens": {"<s>": {"id": "<s>", "ids": [5], "tokens": ["<s>"]}}})";
   tiny.model_extra = R"("unk_token": "a", "fuse_unk": false, "ignore_merges": true,)";
   const std::pair<const char*, std::string> files[] = {
-      {"tokenizer.json", TinyTokenizerJson(tiny)},
+      {"tokenizer.json",
+       seed % 3 == 0 ? TinyTokenizerJson(tiny) : PlainTokenizerJson(seed % 3 == 1)},
       {"vocab.json", tiny.vocab},
       {"merges.txt", "#version: 0.2\na b\nab c\n"},
       {"tokenizer_config.json", R"({"bos_token": {"content": "<s>"},

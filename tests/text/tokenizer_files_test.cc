@@ -144,13 +144,16 @@ TEST(TokenizerFiles, RefusesUnsupportedPartsByName) {
       "model.end_of_word_suffix", "\"</w>\"");
   add([](auto& t) { t.normalizer = R"({"type": "Lowercase"})"; }, "normalizer.type",
       "\"Lowercase\"; supported: NFC");
-  add([](auto& t) { t.pre_tokenizer = R"({"type": "Metaspace"})"; }, "pre_tokenizer.type",
-      "\"Metaspace\"; supported: ByteLevel");
+  add([](auto& t) { t.pre_tokenizer = R"({"type": "BertPreTokenizer"})"; }, "pre_tokenizer.type",
+      "\"BertPreTokenizer\"; supported: ByteLevel, Metaspace");
+  add([](auto& t) { t.pre_tokenizer = R"({"type": "Metaspace", "replacement": "_"})"; },
+      "pre_tokenizer.replacement", "is \"_\"");
   add([](auto& t) { t.pre_tokenizer = "null"; }, "pre_tokenizer", "has no ByteLevel");
   add(
       [](auto& t) {
         t.pre_tokenizer = R"({"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": "a"}, "behavior": "MergedWithNext"},
+            {"type": "Split", "pattern": {"Regex": "a"}, "behavior": "MergedWithNext",
+             "invert": true},
             {"type": "ByteLevel"}]})";
       },
       "pre_tokenizer.pretokenizers[0].behavior", "\"MergedWithNext\"");
@@ -158,6 +161,19 @@ TEST(TokenizerFiles, RefusesUnsupportedPartsByName) {
       "\"BertProcessing\"");
   add([](auto& t) { t.decoder = "null"; }, "decoder", "is missing");
   add([](auto& t) { t.decoder = R"({"type": "WordPiece"})"; }, "decoder.type", "\"WordPiece\"");
+  add(
+      [](auto& t) {
+        t.pre_tokenizer = R"({"type": "Metaspace"})";
+        t.decoder = R"({"type": "Strip", "content": " ", "start": 1, "stop": 0})";
+      },
+      "decoder.type", "is \"Strip\"; supported: ByteLevel, or in this order Replace");
+  add(
+      [](auto& t) {
+        t.pre_tokenizer = "null";
+        t.decoder = R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 2, "stop": 0}]})";
+      },
+      "decoder.decoders[1].content", "start 2 and stop 0; supported: one space in front");
   for (const Case& c : cases) {
     const TemporaryFolder folder;
     folder.Write("tokenizer.json", TinyTokenizerJson(c.tiny));

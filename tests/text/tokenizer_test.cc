@@ -112,7 +112,7 @@ TEST(Tokenizer, RunawayPatternEnds) {
 
 TEST(Tokenizer, NfcIsLinearInRunsOfMarks) {
   VocabSource source = ByteVocabulary();
-  source.nfc = true;
+  source.normalizer.push_back({.kind = NormalizerStep::Kind::kNfc});
   std::string text = "a";
   for (int i = 0; i < 100'000; ++i) text += "\u0301\u0316";
   EXPECT_EQ(Encode(source, text).size(), text.size() - 1);  // a + U+0301 became one character
