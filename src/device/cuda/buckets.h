@@ -21,9 +21,7 @@ struct LaunchShape {
 
   bool operator==(const LaunchShape&) const = default;
 
-  int32_t Of(RowDim dim) const {
-    return dim == RowDim::kTokens ? tokens : samples;
-  }
+  int32_t Of(RowDim dim) const { return dim == RowDim::kTokens ? tokens : samples; }
 };
 
 // The step itself, for launches outside graphs.
