@@ -35,9 +35,19 @@ Status Overflow() {
 
 Status DivisionByZero() { return InvalidArgument("division by zero"); }
 
-Result<Value> Checked(bool overflow, int64_t value) {
-  if (overflow) return Overflow();
-  return Value::Int(value);
+template <typename Operation>
+Result<Value> Checked(Operation operation, int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (operation(a, b, &result)) return Overflow();
+  return Value::Int(result);
+}
+
+bool Add(int64_t a, int64_t b, int64_t* result) { return __builtin_add_overflow(a, b, result); }
+bool Subtract(int64_t a, int64_t b, int64_t* result) {
+  return __builtin_sub_overflow(a, b, result);
+}
+bool Multiply(int64_t a, int64_t b, int64_t* result) {
+  return __builtin_mul_overflow(a, b, result);
 }
 
 Result<Value> IntegerPower(int64_t base, int64_t exponent) {
@@ -55,11 +65,10 @@ Result<Value> IntegerPower(int64_t base, int64_t exponent) {
 }
 
 Result<Value> ApplyToIntegers(BinaryOperator op, int64_t a, int64_t b) {
-  int64_t result = 0;
   switch (op) {
-    case BinaryOperator::kAdd: return Checked(__builtin_add_overflow(a, b, &result), result);
-    case BinaryOperator::kSubtract: return Checked(__builtin_sub_overflow(a, b, &result), result);
-    case BinaryOperator::kMultiply: return Checked(__builtin_mul_overflow(a, b, &result), result);
+    case BinaryOperator::kAdd: return Checked(Add, a, b);
+    case BinaryOperator::kSubtract: return Checked(Subtract, a, b);
+    case BinaryOperator::kMultiply: return Checked(Multiply, a, b);
     case BinaryOperator::kPower: return IntegerPower(a, b);
     default: break;
   }
@@ -243,8 +252,7 @@ Result<Value> Negative(const Value& value) {
     return InvalidArgument(
         fmt::format("'-' needs a number, found a value of type {}", value.TypeName()));
   }
-  int64_t result = 0;
-  return Checked(__builtin_sub_overflow(int64_t{0}, value.as_int(), &result), result);
+  return Checked(Subtract, 0, value.as_int());
 }
 
 Result<Value> Positive(const Value& value) {
