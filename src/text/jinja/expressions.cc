@@ -420,6 +420,16 @@ Result<ExpressionPtr> Parser::ParseSubscript(ExpressionPtr expression) {
     Skip();
   }
   if (part == 0 && parts[0] == nullptr) return Unexpected("an index");
+  if (part == 0 && AtOperator(",")) {
+    // Several indices are one key, a tuple.
+    Expression key{.kind = Kind::kTuple, .line = current().line};
+    key.operands = Listed(std::move(parts[0]));
+    while (SkipOperator(",")) {
+      SPRY_ASSIGN_OR_RETURN(ExpressionPtr index, ParseExpression());
+      key.operands.push_back(std::move(index));
+    }
+    SPRY_ASSIGN_OR_RETURN(parts[0], Make(std::move(key)));
+  }
   if (!AtOperator("]")) return Unexpected("']'");
   Skip();
   if (part == 0) {

@@ -45,7 +45,7 @@ Result<Value> MakeRange(Runtime&, const Arguments& arguments) {
   SPRY_ASSIGN_OR_RETURN(const int64_t step, bound.Int(2, 1));
   if (step == 0) return InvalidArgument("range: the step is 0");
   const bool empty = step > 0 ? start >= stop : start <= stop;
-  if (empty) return Value::Of(Range{start, step, 0});
+  if (empty) return Value::Of(Range{.start = start, .stop = stop, .step = step, .size = 0});
   // Of the two the difference fits in 64 bits without a sign.
   const uint64_t span = step > 0 ? static_cast<uint64_t>(stop) - static_cast<uint64_t>(start)
                                  : static_cast<uint64_t>(start) - static_cast<uint64_t>(stop);
@@ -55,7 +55,8 @@ Result<Value> MakeRange(Runtime&, const Arguments& arguments) {
     return InvalidArgument(fmt::format("range: {} items are over the limit of {} (kMaxRangeItems)",
                                        size, kMaxRangeItems));
   }
-  return Value::Of(Range{start, step, static_cast<int64_t>(size)});
+  return Value::Of(
+      Range{.start = start, .stop = stop, .step = step, .size = static_cast<int64_t>(size)});
 }
 
 // dict(pairs or dict, name=value ...), also the start of a namespace.

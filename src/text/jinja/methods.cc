@@ -36,7 +36,7 @@ class BoundMethod final : public Object {
 
 Result<Value> DictGet(Runtime&, const Value& self, const Arguments& arguments) {
   SPRY_ASSIGN_OR_RETURN(const auto bound,
-                        BoundArguments::Bind("get", arguments, {"key", "default"}, 1));
+                        BoundArguments::BindByPlace("get", arguments, {"key", "default"}, 1));
   if (!IsHashable(*bound.Get(0))) {
     return InvalidArgument(fmt::format("a {} cannot be a key", bound.Get(0)->TypeName()));
   }
@@ -45,13 +45,13 @@ Result<Value> DictGet(Runtime&, const Value& self, const Arguments& arguments) {
 }
 
 Result<Value> DictCopy(Runtime&, const Value& self, const Arguments& arguments) {
-  SPRY_RETURN_IF_ERROR(BoundArguments::Bind("copy", arguments, {}, 0).status());
+  SPRY_RETURN_IF_ERROR(BoundArguments::BindByPlace("copy", arguments, {}, 0).status());
   return self;
 }
 
 Result<Value> View(Runtime& runtime, const Value& self, const Arguments& arguments,
                    SequenceKind kind) {
-  SPRY_RETURN_IF_ERROR(BoundArguments::Bind("this method", arguments, {}, 0).status());
+  SPRY_RETURN_IF_ERROR(BoundArguments::BindByPlace("this method", arguments, {}, 0).status());
   std::vector<Value> items;
   for (const auto& [key, value] : self.dict()->entries()) {
     if (kind == SequenceKind::kKeys) items.push_back(key);
@@ -73,15 +73,16 @@ Result<Value> DictItems(Runtime& runtime, const Value& self, const Arguments& ar
 }
 
 Result<Value> Count(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::Bind("count", arguments, {"value"}, 1));
+  SPRY_ASSIGN_OR_RETURN(const auto bound,
+                        BoundArguments::BindByPlace("count", arguments, {"value"}, 1));
   SPRY_ASSIGN_OR_RETURN(const std::vector<Value> items, runtime.ItemsOf(self));
   return Value::Int(std::ranges::count_if(
       items, [&](const Value& item) { return AreEqual(item, *bound.Get(0)); }));
 }
 
 Result<Value> Index(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound,
-                        BoundArguments::Bind("index", arguments, {"value", "start", "stop"}, 1));
+  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::BindByPlace(
+                                              "index", arguments, {"value", "start", "stop"}, 1));
   SPRY_ASSIGN_OR_RETURN(const std::vector<Value> items, runtime.ItemsOf(self));
   const auto size = static_cast<int64_t>(items.size());
   SPRY_ASSIGN_OR_RETURN(int64_t start, bound.Int(1, 0));
@@ -95,7 +96,7 @@ Result<Value> Index(Runtime& runtime, const Value& self, const Arguments& argume
 }
 
 Result<Value> ListCopy(Runtime&, const Value& self, const Arguments& arguments) {
-  SPRY_RETURN_IF_ERROR(BoundArguments::Bind("copy", arguments, {}, 0).status());
+  SPRY_RETURN_IF_ERROR(BoundArguments::BindByPlace("copy", arguments, {}, 0).status());
   return self;
 }
 

@@ -67,8 +67,7 @@ class Printer {
     if (const Dict* dict = value.dict()) return PrintDict(*dict);
     if (const Sequence* sequence = value.sequence()) return PrintSequence(value, *sequence);
     if (const Range* range = value.range()) {
-      const int64_t end = range->start + range->step * range->size;
-      out_ += fmt::format("range({}, {}", range->start, end);
+      out_ += fmt::format("range({}, {}", range->start, range->stop);
       out_ += range->step == 1 ? ")" : fmt::format(", {})", range->step);
       return {};
     }

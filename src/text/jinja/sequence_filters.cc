@@ -45,7 +45,7 @@ Result<Value> First(Runtime& runtime, const Value& input, const Arguments& argum
 
 Result<Value> Last(Runtime& runtime, const Value& input, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(TakesNone("last", arguments));
-  if (input.iterator() != nullptr || input.is_undefined()) {
+  if (input.iterator() != nullptr) {
     return InvalidArgument(
         fmt::format("last: a value of type {} has no last item", input.TypeName()));
   }

@@ -59,7 +59,7 @@ Result<Parts> SplitAtSpace(Runtime& runtime, std::string_view text, const SplitO
   while (at < text.size()) {
     SPRY_RETURN_IF_ERROR(runtime.Charge(1));
     if (!options.from_right && words.size() == most) {
-      words.push_back(Strip(text.substr(at), Sides::kRight));
+      words.push_back(text.substr(at));
       return words;
     }
     const size_t length = RunLength(text.substr(at), /*space=*/false);
@@ -69,10 +69,10 @@ Result<Parts> SplitAtSpace(Runtime& runtime, std::string_view text, const SplitO
     at += RunLength(text.substr(at), /*space=*/true);
   }
   if (!options.from_right || words.size() <= most) return words;
-  // The words on the left that are not cut stay one piece, with its inner spaces.
+  // The words on the left that are not cut stay one piece, with their spaces.
   const size_t kept = words.size() - most;
   words.erase(words.begin(), words.begin() + static_cast<ptrdiff_t>(kept));
-  words.insert(words.begin(), Strip(text.substr(0, ends[kept - 1]), Sides::kLeft));
+  words.insert(words.begin(), text.substr(0, ends[kept - 1]));
   return words;
 }
 

@@ -20,7 +20,7 @@ namespace spry::jinja {
 namespace {
 
 Status TakesNone(std::string_view method, const Arguments& arguments) {
-  return BoundArguments::Bind(method, arguments, {}, 0).status();
+  return BoundArguments::BindByPlace(method, arguments, {}, 0).status();
 }
 
 template <std::string (*Map)(std::string_view)>
@@ -32,7 +32,8 @@ Result<Value> Mapped(Runtime& runtime, const Value& self, const Arguments& argum
 
 template <Sides side>
 Result<Value> Stripped(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::Bind("strip", arguments, {"chars"}, 0));
+  SPRY_ASSIGN_OR_RETURN(const auto bound,
+                        BoundArguments::BindByPlace("strip", arguments, {"chars"}, 0));
   std::optional<std::string_view> set;
   if (bound.GetUnlessNone(0) != nullptr) {
     SPRY_ASSIGN_OR_RETURN(const Text* chars, bound.TextAt(0));
@@ -114,7 +115,7 @@ template <bool at_end>
 Result<Value> Touches(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const char* name = at_end ? "endswith" : "startswith";
   SPRY_ASSIGN_OR_RETURN(const auto bound,
-                        BoundArguments::Bind(name, arguments, {"text", "start", "end"}, 1));
+                        BoundArguments::BindByPlace(name, arguments, {"text", "start", "end"}, 1));
   SPRY_ASSIGN_OR_RETURN(const Part part, PartOf(runtime, *self.text(), bound));
   std::vector<Value> wanted{*bound.Get(0)};
   if (wanted[0].is_tuple()) {
@@ -138,7 +139,7 @@ Result<Value> Touches(Runtime& runtime, const Value& self, const Arguments& argu
 Result<Value> FindIn(Runtime& runtime, const Value& self, const Arguments& arguments,
                      std::string_view name, bool from_right, bool must_be_there) {
   SPRY_ASSIGN_OR_RETURN(const auto bound,
-                        BoundArguments::Bind(name, arguments, {"text", "start", "end"}, 1));
+                        BoundArguments::BindByPlace(name, arguments, {"text", "start", "end"}, 1));
   SPRY_ASSIGN_OR_RETURN(const Text* wanted, bound.TextAt(0));
   SPRY_ASSIGN_OR_RETURN(const Part part, PartOf(runtime, *self.text(), bound));
   SPRY_RETURN_IF_ERROR(runtime.ChargeText(part.text.size() + wanted->bytes.size()));
@@ -161,8 +162,8 @@ Result<Value> Find(Runtime& runtime, const Value& self, const Arguments& argumen
 }
 
 Result<Value> CountText(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound,
-                        BoundArguments::Bind("count", arguments, {"text", "start", "end"}, 1));
+  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::BindByPlace("count", arguments,
+                                                                      {"text", "start", "end"}, 1));
   SPRY_ASSIGN_OR_RETURN(const Text* wanted, bound.TextAt(0));
   SPRY_ASSIGN_OR_RETURN(const Part part, PartOf(runtime, *self.text(), bound));
   SPRY_RETURN_IF_ERROR(runtime.ChargeText(part.text.size()));
@@ -178,8 +179,8 @@ Result<Value> CountText(Runtime& runtime, const Value& self, const Arguments& ar
 }
 
 Result<Value> ReplaceMethod(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound,
-                        BoundArguments::Bind("replace", arguments, {"old", "new", "count"}, 2));
+  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::BindByPlace("replace", arguments,
+                                                                      {"old", "new", "count"}, 2));
   SPRY_ASSIGN_OR_RETURN(const Text* from, bound.TextAt(0));
   SPRY_ASSIGN_OR_RETURN(const Text* to, bound.TextAt(1));
   SPRY_ASSIGN_OR_RETURN(const int64_t count, bound.Int(2, -1));
@@ -210,7 +211,8 @@ Result<Value> SplitMethod(Runtime& runtime, const Value& self, const Arguments& 
 
 template <bool from_right>
 Result<Value> Partition(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::Bind("partition", arguments, {"sep"}, 1));
+  SPRY_ASSIGN_OR_RETURN(const auto bound,
+                        BoundArguments::BindByPlace("partition", arguments, {"sep"}, 1));
   SPRY_ASSIGN_OR_RETURN(const Text* separator, bound.TextAt(0));
   if (separator->bytes.empty()) return InvalidArgument("partition: the separator is empty");
   const std::string_view text = self.text()->bytes;
@@ -242,7 +244,8 @@ Result<Value> SplitLinesMethod(Runtime& runtime, const Value& self, const Argume
 }
 
 Result<Value> Join(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::Bind("join", arguments, {"items"}, 1));
+  SPRY_ASSIGN_OR_RETURN(const auto bound,
+                        BoundArguments::BindByPlace("join", arguments, {"items"}, 1));
   SPRY_ASSIGN_OR_RETURN(const std::vector<Value> items, runtime.ItemsOf(*bound.Get(0)));
   std::string joined;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -260,8 +263,8 @@ Result<Value> Join(Runtime& runtime, const Value& self, const Arguments& argumen
 enum class Placing { kLeft, kRight, kCenter };
 template <Placing placing>
 Result<Value> Padded(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound,
-                        BoundArguments::Bind("padding", arguments, {"width", "fillchar"}, 1));
+  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::BindByPlace("padding", arguments,
+                                                                      {"width", "fillchar"}, 1));
   SPRY_ASSIGN_OR_RETURN(const int64_t width, bound.Int(0));
   SPRY_ASSIGN_OR_RETURN(const std::string_view fill, bound.TextAt(1, " "));
   if (CountCharacters(fill) != 1) return InvalidArgument("expected one character to fill with");
@@ -280,7 +283,8 @@ Result<Value> Padded(Runtime& runtime, const Value& self, const Arguments& argum
 }
 
 Result<Value> ZeroFilled(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::Bind("zfill", arguments, {"width"}, 1));
+  SPRY_ASSIGN_OR_RETURN(const auto bound,
+                        BoundArguments::BindByPlace("zfill", arguments, {"width"}, 1));
   SPRY_ASSIGN_OR_RETURN(const int64_t width, bound.Int(0));
   SPRY_RETURN_IF_ERROR(CheckFormatWidth(width));
   std::string text = self.text()->bytes;
@@ -292,7 +296,8 @@ Result<Value> ZeroFilled(Runtime& runtime, const Value& self, const Arguments& a
 
 template <bool prefix>
 Result<Value> Removed(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::Bind("removal", arguments, {"text"}, 1));
+  SPRY_ASSIGN_OR_RETURN(const auto bound,
+                        BoundArguments::BindByPlace("removal", arguments, {"text"}, 1));
   SPRY_ASSIGN_OR_RETURN(const Text* part, bound.TextAt(0));
   std::string_view text = self.text()->bytes;
   if (prefix && text.starts_with(part->bytes)) {

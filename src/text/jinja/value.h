@@ -40,6 +40,7 @@ struct Sequence {
 
 struct Range {
   int64_t start = 0;
+  int64_t stop = 0;  // only shown; `size` counts
   int64_t step = 1;
   int64_t size = 0;
 };
