@@ -124,11 +124,11 @@ Status SortKeyed(Runtime& runtime, std::vector<Keyed>& items, bool reverse) {
   Status status;
   const auto less = [&](const Keyed& a, const Keyed& b) {
     for (size_t i = 0; i < a.keys.size() && status.ok(); ++i) {
-      status = runtime.Charge(1);
-      if (!status.ok()) break;
       // Python looks for the first keys that differ and then asks for their order.
-      if (i + 1 < a.keys.size() && AreEqual(a.keys[i], b.keys[i])) continue;
-      const Result<bool> result = IsLess(a.keys[i], b.keys[i]);
+      const Result<bool> equal = runtime.Equal(a.keys[i], b.keys[i]);
+      if (!equal.ok()) status = equal.status();
+      if (!equal.ok() || (*equal && i + 1 < a.keys.size())) continue;
+      const Result<bool> result = runtime.Less(a.keys[i], b.keys[i]);
       if (!result.ok()) status = result.status();
       return result.ok() && *result;
     }
@@ -208,10 +208,7 @@ Result<Value> Unique(Runtime& runtime, const Value& input, const Arguments& argu
   for (const Value& item : items) {
     SPRY_ASSIGN_OR_RETURN(const Value value, path.Of(runtime, item));
     SPRY_ASSIGN_OR_RETURN(Value key, WithoutCase(runtime, value, bound.IsTrueAt(0, false)));
-    if (!IsHashable(key)) {
-      return InvalidArgument(
-          fmt::format("unique: a {} cannot be compared by hash", key.TypeName()));
-    }
+    SPRY_RETURN_IF_ERROR(runtime.CheckKey(key));
     if (seen.Find(key) != nullptr) continue;
     seen.Set(std::move(key), Value::None());
     unique.push_back(item);
@@ -232,8 +229,8 @@ Result<Value> Extreme(Runtime& runtime, const Value& input, const Arguments& arg
   for (size_t i = 1; i < keyed.size(); ++i) {
     const Value& candidate = keyed[i].keys[0];
     const Value& leader = keyed[best].keys[0];
-    SPRY_ASSIGN_OR_RETURN(const bool better,
-                          greatest ? IsLess(leader, candidate) : IsLess(candidate, leader));
+    SPRY_ASSIGN_OR_RETURN(const bool better, greatest ? runtime.Less(leader, candidate)
+                                                      : runtime.Less(candidate, leader));
     if (better) best = i;
   }
   return keyed[best].item;
@@ -277,7 +274,10 @@ Result<Value> GroupBy(Runtime& runtime, const Value& input, const Arguments& arg
   for (size_t begin = 0; begin < keyed.size();) {
     std::vector<Value> members;
     size_t end = begin;
-    for (; end < keyed.size() && AreEqual(keyed[end].keys[0], keyed[begin].keys[0]); ++end) {
+    for (; end < keyed.size(); ++end) {
+      SPRY_ASSIGN_OR_RETURN(const bool equal,
+                            runtime.Equal(keyed[end].keys[0], keyed[begin].keys[0]));
+      if (!equal) break;
       members.push_back(keyed[end].item);
     }
     // Without case, a group is named as its first member has it.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "text/jinja/characters.h"
@@ -96,13 +97,33 @@ bool IsHashable(const Value& value) {
   return value.is_tuple() && std::ranges::all_of(value.sequence()->items, IsHashable);
 }
 
-size_t HashOf(const Value& value) {
-  if (value.is_number()) return std::hash<double>()(value.as_double());
-  if (value.text() != nullptr) return std::hash<std::string>()(value.text()->bytes);
-  if (value.sequence() == nullptr) return 0;
-  size_t hash = 1;
-  for (const Value& item : value.sequence()->items) hash = hash * 31 + HashOf(item);
-  return hash;
+bool IsKeyBefore(const Value& a, const Value& b) {
+  const auto rank = [](const Value& value) {
+    if (value.is_number()) return std::isnan(value.as_double()) ? 1 : 0;
+    if (value.text() != nullptr) return 2;
+    if (value.sequence() != nullptr) return 3;
+    if (value.object() != nullptr) return 4;
+    return value.range() != nullptr ? 5 : value.iterator() != nullptr ? 6 : value.is_none() ? 7 : 8;
+  };
+  if (rank(a) != rank(b)) return rank(a) < rank(b);
+  switch (rank(a)) {
+    case 0: return Wide(a) < Wide(b);
+    case 2: return a.text()->bytes < b.text()->bytes;
+    case 3:
+      return std::ranges::lexicographical_compare(a.sequence()->items, b.sequence()->items,
+                                                  IsKeyBefore);
+    case 4: return std::less<>()(a.object(), b.object());
+    case 5: {
+      const Range& x = *a.range();
+      const Range& y = *b.range();
+      // Ranges are equal when they give the same numbers.
+      if (x.size != y.size) return x.size < y.size;
+      if (x.size > 0 && x.start != y.start) return x.start < y.start;
+      return x.size > 1 && x.step < y.step;
+    }
+    case 6: return std::less<>()(a.iterator(), b.iterator());
+    default: return false;
+  }
 }
 
 bool IsTrue(const Value& value) {
@@ -127,13 +148,15 @@ Result<bool> Contains(Runtime& runtime, const Value& container, const Value& ite
     return FindText(text->bytes, item.text()->bytes) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) {
-    if (!IsHashable(item)) {
-      return InvalidArgument(fmt::format("a {} cannot be a key", item.TypeName()));
-    }
+    SPRY_RETURN_IF_ERROR(runtime.CheckKey(item));
     return dict->Find(item) != nullptr;
   }
   SPRY_ASSIGN_OR_RETURN(const std::vector<Value> items, runtime.ItemsOf(container));
-  return std::ranges::any_of(items, [&](const Value& x) { return AreEqual(x, item); });
+  for (const Value& candidate : items) {
+    SPRY_ASSIGN_OR_RETURN(const bool equal, runtime.Equal(candidate, item));
+    if (equal) return true;
+  }
+  return false;
 }
 
 }  // namespace spry::jinja

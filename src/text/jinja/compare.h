@@ -1,4 +1,5 @@
-// Equality, order and hashes of values, as Python has them.
+// Equality and order of values, as Python has them. Where a template can ask for a comparison, it
+// goes through the Runtime, which counts what it costs.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@ Result<bool> IsLess(const Value& a, const Value& b);
 Result<bool> IsLessOrEqual(const Value& a, const Value& b);
 
 bool IsHashable(const Value& value);
-// Equal values have equal hashes. The value must be hashable.
-size_t HashOf(const Value& value);
+// Some total order of all hashable values, in which equal ones are the same.
+bool IsKeyBefore(const Value& a, const Value& b);
 
 bool IsTrue(const Value& value);
 

@@ -15,6 +15,12 @@ namespace spry::jinja {
 
 using Kind = Expression::Kind;
 
+namespace {
+
+Result<bool> Negated(Result<bool> value) { return value.ok() ? Result<bool>(!*value) : value; }
+
+}  // namespace
+
 Evaluator::Evaluator(Runtime& runtime, const Dict& variables)
     : runtime_(runtime), variables_(variables) {}
 
@@ -197,12 +203,12 @@ Result<Value> Evaluator::EvaluateCompare(const Expression& expression, const Sco
     runtime_.set_line(expression.line);
     Result<bool> holds = false;
     switch (expression.compares[i]) {
-      case CompareOperator::kEqual: holds = AreEqual(left, right); break;
-      case CompareOperator::kNotEqual: holds = !AreEqual(left, right); break;
-      case CompareOperator::kLess: holds = IsLess(left, right); break;
-      case CompareOperator::kGreater: holds = IsLess(right, left); break;
-      case CompareOperator::kLessOrEqual: holds = IsLessOrEqual(left, right); break;
-      case CompareOperator::kGreaterOrEqual: holds = IsLessOrEqual(right, left); break;
+      case CompareOperator::kEqual: holds = runtime_.Equal(left, right); break;
+      case CompareOperator::kNotEqual: holds = Negated(runtime_.Equal(left, right)); break;
+      case CompareOperator::kLess: holds = runtime_.Less(left, right); break;
+      case CompareOperator::kGreater: holds = runtime_.Less(right, left); break;
+      case CompareOperator::kLessOrEqual: holds = runtime_.LessOrEqual(left, right); break;
+      case CompareOperator::kGreaterOrEqual: holds = runtime_.LessOrEqual(right, left); break;
       case CompareOperator::kIn:
       case CompareOperator::kNotIn: holds = Contains(runtime_, right, left); break;
     }
@@ -238,9 +244,7 @@ Result<Value> Evaluator::EvaluateDict(const Expression& expression, const ScopeP
     SPRY_ASSIGN_OR_RETURN(Value key, Evaluate(*expression.operands[i], scope));
     SPRY_ASSIGN_OR_RETURN(Value value, Evaluate(*expression.operands[i + 1], scope));
     runtime_.set_line(expression.line);
-    if (!IsHashable(key)) {
-      return InvalidArgument(fmt::format("a {} cannot be a key", key.TypeName()));
-    }
+    SPRY_RETURN_IF_ERROR(runtime_.CheckKey(key));
     dict.Set(std::move(key), std::move(value));
   }
   return runtime_.MakeDict(std::move(dict));

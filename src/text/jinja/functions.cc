@@ -73,9 +73,10 @@ Result<Dict> DictOf(Runtime& runtime, const Arguments& arguments) {
       SPRY_ASSIGN_OR_RETURN(const std::vector<Value> pairs, runtime.ItemsOf(source));
       for (const Value& pair : pairs) {
         SPRY_ASSIGN_OR_RETURN(const std::vector<Value> two, runtime.ItemsOf(pair));
-        if (two.size() != 2 || !IsHashable(two[0])) {
+        if (two.size() != 2) {
           return InvalidArgument("expected a dict, or pairs of a key and a value");
         }
+        SPRY_RETURN_IF_ERROR(runtime.CheckKey(two[0]));
         dict.Set(two[0], two[1]);
       }
     }

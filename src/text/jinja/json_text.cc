@@ -145,9 +145,9 @@ class JsonWriter {
 
   Status SortByKey(std::vector<const Dict::Entry*>& entries) {
     Status status;
-    SPRY_RETURN_IF_ERROR(runtime_.Charge(static_cast<int64_t>(entries.size()) * 8));
     std::ranges::stable_sort(entries, [&](const auto* a, const auto* b) {
-      const Result<bool> less = IsLess(a->first, b->first);
+      if (!status.ok()) return false;
+      const Result<bool> less = runtime_.Less(a->first, b->first);
       if (!less.ok()) status = less.status();
       return less.ok() && *less;
     });

@@ -18,11 +18,12 @@ inline constexpr int kMaxValueDepth = 100;
 // A step is one evaluated node, one element of a list made, or kBytesPerStep of text made or read.
 inline constexpr int64_t kMaxSteps = 8'000'000;
 inline constexpr int64_t kBytesPerStep = 64;
-inline constexpr size_t kMaxOutputBytes = 32 << 20;
-inline constexpr size_t kMaxTextBytes = 32 << 20;   // of one value
+inline constexpr size_t kMaxOutputBytes = 16 << 20;
+inline constexpr size_t kMaxTextBytes = 16 << 20;   // of one value
 inline constexpr int64_t kMaxListItems = 1 << 20;   // of one value
 inline constexpr int64_t kMaxRangeItems = 100'000;  // jinja2's sandbox has the same
 inline constexpr int64_t kMaxFormatWidth = 10'000;  // width and precision of a format
+inline constexpr size_t kMaxStripBytes = 1000;      // of the set of characters to strip
 inline constexpr size_t kMaxMessageBytes = 1000;    // of an error
 
 }  // namespace spry::jinja

@@ -95,7 +95,10 @@ Result<Value> Loop::Changed(Runtime& runtime, Arguments arguments) {
   if (finished_) return InvalidArgument("loop.changed is called after its loop");
   SPRY_ASSIGN_OR_RETURN(
       Value values, runtime.MakeSequence(SequenceKind::kTuple, std::move(arguments.positional)));
-  if (last_changed_ && AreEqual(*last_changed_, values)) return Value::Bool(false);
+  if (last_changed_) {
+    SPRY_ASSIGN_OR_RETURN(const bool equal, runtime.Equal(*last_changed_, values));
+    if (equal) return Value::Bool(false);
+  }
   last_changed_ = std::move(values);
   return Value::Bool(true);
 }

@@ -34,12 +34,10 @@ class BoundMethod final : public Object {
   const Method& method_;
 };
 
-Result<Value> DictGet(Runtime&, const Value& self, const Arguments& arguments) {
+Result<Value> DictGet(Runtime& runtime, const Value& self, const Arguments& arguments) {
   SPRY_ASSIGN_OR_RETURN(const auto bound,
                         BoundArguments::BindByPlace("get", arguments, {"key", "default"}, 1));
-  if (!IsHashable(*bound.Get(0))) {
-    return InvalidArgument(fmt::format("a {} cannot be a key", bound.Get(0)->TypeName()));
-  }
+  SPRY_RETURN_IF_ERROR(runtime.CheckKey(*bound.Get(0)));
   if (const Value* found = self.dict()->Find(*bound.Get(0))) return *found;
   return bound.Get(1) == nullptr ? Value::None() : *bound.Get(1);
 }
@@ -76,8 +74,12 @@ Result<Value> Count(Runtime& runtime, const Value& self, const Arguments& argume
   SPRY_ASSIGN_OR_RETURN(const auto bound,
                         BoundArguments::BindByPlace("count", arguments, {"value"}, 1));
   SPRY_ASSIGN_OR_RETURN(const std::vector<Value> items, runtime.ItemsOf(self));
-  return Value::Int(std::ranges::count_if(
-      items, [&](const Value& item) { return AreEqual(item, *bound.Get(0)); }));
+  int64_t count = 0;
+  for (const Value& item : items) {
+    SPRY_ASSIGN_OR_RETURN(const bool equal, runtime.Equal(item, *bound.Get(0)));
+    count += equal ? 1 : 0;
+  }
+  return Value::Int(count);
 }
 
 Result<Value> Index(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -90,7 +92,9 @@ Result<Value> Index(Runtime& runtime, const Value& self, const Arguments& argume
   start = std::max<int64_t>(start < 0 ? start + size : start, 0);
   stop = std::min<int64_t>(stop < 0 ? stop + size : stop, size);
   for (int64_t i = start; i < stop; ++i) {
-    if (AreEqual(items[static_cast<size_t>(i)], *bound.Get(0))) return Value::Int(i);
+    SPRY_ASSIGN_OR_RETURN(const bool equal,
+                          runtime.Equal(items[static_cast<size_t>(i)], *bound.Get(0)));
+    if (equal) return Value::Int(i);
   }
   return InvalidArgument("index: the value is not in there");
 }

@@ -290,10 +290,8 @@ Result<Value> Slice(Runtime& runtime, const Value& value, const SliceBounds& bou
   if (const Range* range = value.range()) {
     int64_t new_step = 0;
     if (__builtin_mul_overflow(range->step, step, &new_step)) return Overflow();
-    return Value::Of(Range{.start = range->start + range->step * start,
-                           .stop = range->start + range->step * stop,
-                           .step = new_step,
-                           .size = count});
+    return Value::Of(
+        Range{.start = range->At(start), .stop = range->At(stop), .step = new_step, .size = count});
   }
   if (value.text() != nullptr) {
     if (count == 0) return SliceText(runtime, *value.text(), {}, step);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "text/jinja/characters.h"
@@ -59,6 +60,39 @@ Status Runtime::CheckItems(size_t items) {
                                      items, kMaxListItems));
 }
 
+Status Runtime::CheckKey(const Value& key) {
+  SPRY_RETURN_IF_ERROR(Charge(key.weight()));
+  if (IsHashable(key)) return {};
+  return InvalidArgument(fmt::format("a value of type {} cannot be a key", key.TypeName()));
+}
+
+Status Runtime::ChargeComparison(const Value& a, const Value& b) {
+  const auto is_view = [](const Value& value) {
+    return value.sequence() != nullptr && !value.is_list() && !value.is_tuple();
+  };
+  // Of views each item is looked for among all of the other's.
+  if (is_view(a) && is_view(b)) {
+    SPRY_RETURN_IF_ERROR(Charge(static_cast<int64_t>(a.sequence()->items.size()) *
+                                static_cast<int64_t>(b.sequence()->items.size())));
+  }
+  return Charge(std::min(a.weight(), b.weight()));
+}
+
+Result<bool> Runtime::Equal(const Value& a, const Value& b) {
+  SPRY_RETURN_IF_ERROR(ChargeComparison(a, b));
+  return AreEqual(a, b);
+}
+
+Result<bool> Runtime::Less(const Value& a, const Value& b) {
+  SPRY_RETURN_IF_ERROR(ChargeComparison(a, b));
+  return IsLess(a, b);
+}
+
+Result<bool> Runtime::LessOrEqual(const Value& a, const Value& b) {
+  SPRY_RETURN_IF_ERROR(ChargeComparison(a, b));
+  return IsLessOrEqual(a, b);
+}
+
 Status Runtime::CheckDepth(int depth) {
   if (depth <= kMaxValueDepth) return {};
   return InvalidArgument(
@@ -113,7 +147,7 @@ Result<std::vector<Value>> Runtime::ItemsOf(const Value& value) {
   } else if (const Range* range = value.range()) {
     items.reserve(static_cast<size_t>(range->size));
     for (int64_t i = 0; i < range->size; ++i) {
-      items.push_back(Value::Int(range->start + range->step * i));
+      items.push_back(Value::Int(range->At(i)));
     }
   } else if (const Text* text = value.text()) {
     SPRY_RETURN_IF_ERROR(CheckItems(static_cast<size_t>(text->length)));
@@ -165,6 +199,7 @@ Result<Value> Runtime::GetAttribute(const Value& value, std::string_view name) {
 Result<Value> Runtime::GetItem(const Value& value, const Value& key) {
   if (value.is_undefined()) return InvalidArgument(std::string(value.why()));
   if (const Dict* dict = value.dict()) {
+    SPRY_RETURN_IF_ERROR(Charge(key.weight()));
     if (!IsHashable(key)) return NoSuch(value, key);
     if (const Value* found = dict->Find(key)) return *found;
   } else if (key.is_int()) {
@@ -175,7 +210,7 @@ Result<Value> Runtime::GetItem(const Value& value, const Value& key) {
       if (place) return sequence->items[static_cast<size_t>(*place)];
     } else if (const Range* range = value.range()) {
       const auto place = Place(index, range->size);
-      if (place) return Value::Int(range->start + range->step * *place);
+      if (place) return Value::Int(range->At(*place));
     } else if (const Text* text = value.text()) {
       const auto place = Place(index, text->length);
       if (!place) return NoSuch(value, key);

@@ -37,6 +37,14 @@ class Runtime {
   // Of a value that holds others (Value::depth).
   Status CheckDepth(int depth);
 
+  // Whether it can be a key of a dict.
+  Status CheckKey(const Value& key);
+
+  // Comparisons, counted.
+  Result<bool> Equal(const Value& a, const Value& b);
+  Result<bool> Less(const Value& a, const Value& b);
+  Result<bool> LessOrEqual(const Value& a, const Value& b);
+
   // Makes values within the limits.
   Result<Value> MakeText(std::string bytes, bool safe = false);
   Result<Value> MakeSequence(SequenceKind kind, std::vector<Value> items);
@@ -62,6 +70,7 @@ class Runtime {
 
  private:
   Status OutOfSteps() const;
+  Status ChargeComparison(const Value& a, const Value& b);
 
   const std::tm now_;
   int64_t steps_ = 0;

@@ -1,8 +1,11 @@
 #include "text/jinja/split.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "text/jinja/characters.h"
+#include "text/jinja/limits.h"
 #include "text/utf8.h"
 
 namespace spry::jinja {
@@ -82,6 +85,14 @@ Result<Parts> SplitText(Runtime& runtime, std::string_view text, const SplitOpti
   SPRY_RETURN_IF_ERROR(runtime.ChargeText(text.size()));
   return options.separator ? SplitAtSeparator(runtime, text, options)
                            : SplitAtSpace(runtime, text, options);
+}
+
+Status CheckStripSet(std::string_view set) {
+  if (set.size() <= kMaxStripBytes) return {};
+  return InvalidArgument(
+      fmt::format("a set of {} bytes to strip is over the limit of {} "
+                  "(kMaxStripBytes)",
+                  set.size(), kMaxStripBytes));
 }
 
 Result<std::string> ReplaceText(Runtime& runtime, std::string_view text, std::string_view from,

@@ -20,6 +20,9 @@ struct SplitOptions {
 Result<std::vector<std::string_view>> SplitText(Runtime& runtime, std::string_view text,
                                                 const SplitOptions& options);
 
+// Whether `set` may be given to a strip, which looks for each character in it.
+Status CheckStripSet(std::string_view set);
+
 // Every `from`, or the first `most` of them when that is not negative, becomes `to`. An empty
 // `from` is found around every character.
 Result<std::string> ReplaceText(Runtime& runtime, std::string_view text, std::string_view from,

@@ -56,9 +56,8 @@ Result<Value> Trim(Runtime& runtime, const Value& input, const Arguments& argume
   std::optional<std::string_view> set;
   if (bound.GetUnlessNone(0) != nullptr) {
     SPRY_ASSIGN_OR_RETURN(const Text* chars, bound.TextAt(0));
+    SPRY_RETURN_IF_ERROR(CheckStripSet(chars->bytes));
     set = chars->bytes;
-    SPRY_RETURN_IF_ERROR(
-        runtime.Charge(static_cast<int64_t>((set->size() / 16 + 1) * (text.size() / 16 + 1) / 16)));
   }
   return runtime.MakeText(std::string(Strip(text, Sides::kBoth, set)), IsSafe(input));
 }
@@ -117,8 +116,7 @@ Result<Value> Truncate(Runtime& runtime, const Value& input, const Arguments& ar
   if (bound.GetUnlessNone(3) != nullptr) {
     SPRY_ASSIGN_OR_RETURN(leeway, bound.Int(3));
   }
-  const int64_t kept = length - CountCharacters(end);
-  if (kept < 0 || leeway < 0) {
+  if (length < CountCharacters(end) || leeway < 0) {
     return InvalidArgument(
         "truncate: the length is less than that of 'end', or leeway is less "
         "than 0");
@@ -131,6 +129,7 @@ Result<Value> Truncate(Runtime& runtime, const Value& input, const Arguments& ar
   const Text& text = *input.text();
   if (text.length - leeway <= length) return input;
   SPRY_RETURN_IF_ERROR(runtime.ChargeText(text.bytes.size()));
+  const int64_t kept = length - CountCharacters(end);
   std::string_view cut = std::string_view(text.bytes).substr(0, ByteOfCharacter(text.bytes, kept));
   if (!bound.IsTrueAt(1, false)) cut = cut.substr(0, cut.rfind(' '));
   return runtime.MakeText(fmt::format("{}{}", cut, end));

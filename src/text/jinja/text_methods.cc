@@ -37,10 +37,8 @@ Result<Value> Stripped(Runtime& runtime, const Value& self, const Arguments& arg
   std::optional<std::string_view> set;
   if (bound.GetUnlessNone(0) != nullptr) {
     SPRY_ASSIGN_OR_RETURN(const Text* chars, bound.TextAt(0));
+    SPRY_RETURN_IF_ERROR(CheckStripSet(chars->bytes));
     set = chars->bytes;
-    // Each character may be looked for in the whole set.
-    SPRY_RETURN_IF_ERROR(runtime.Charge(
-        static_cast<int64_t>((set->size() / 16 + 1) * (self.text()->bytes.size() / 16 + 1) / 16)));
   }
   return runtime.MakeText(std::string(Strip(self.text()->bytes, side, set)), self.text()->safe);
 }
@@ -269,8 +267,8 @@ Result<Value> Padded(Runtime& runtime, const Value& self, const Arguments& argum
   SPRY_ASSIGN_OR_RETURN(const std::string_view fill, bound.TextAt(1, " "));
   if (CountCharacters(fill) != 1) return InvalidArgument("expected one character to fill with");
   SPRY_RETURN_IF_ERROR(CheckFormatWidth(width));
+  if (width <= self.text()->length) return self;
   const int64_t missing = width - self.text()->length;
-  if (missing <= 0) return self;
   // Where the sides cannot be equal, Python's center puts more to the left in fields of odd width.
   int64_t left = 0;
   if (placing == Placing::kRight) left = missing;
@@ -287,10 +285,11 @@ Result<Value> ZeroFilled(Runtime& runtime, const Value& self, const Arguments& a
                         BoundArguments::BindByPlace("zfill", arguments, {"width"}, 1));
   SPRY_ASSIGN_OR_RETURN(const int64_t width, bound.Int(0));
   SPRY_RETURN_IF_ERROR(CheckFormatWidth(width));
+  if (width <= self.text()->length) return self;
   std::string text = self.text()->bytes;
   const int64_t missing = width - self.text()->length;
   const bool sign = !text.empty() && (text[0] == '+' || text[0] == '-');
-  if (missing > 0) text.insert(sign ? 1 : 0, static_cast<size_t>(missing), '0');
+  text.insert(sign ? 1 : 0, static_cast<size_t>(missing), '0');
   return runtime.MakeText(std::move(text));
 }
 

@@ -6,12 +6,21 @@
 
 #include "text/jinja/characters.h"
 #include "text/jinja/compare.h"
+#include "text/jinja/limits.h"
 
 namespace spry::jinja {
 namespace {
 
-// Below this many entries looking at all of them is faster than hashing.
+// Below this many entries looking at all of them is faster.
 constexpr size_t kIndexedEntries = 12;
+
+constexpr int64_t kMaxWeight = int64_t{1} << 60;
+
+int64_t WeightOf(const std::vector<Value>& items) {
+  int64_t weight = 1;
+  for (const Value& item : items) weight = std::min(weight + item.weight(), kMaxWeight);
+  return weight;
+}
 
 int DepthOf(const std::vector<Value>& items) {
   int depth = 0;
@@ -33,8 +42,9 @@ Value Value::String(std::string bytes, bool safe) {
 Value Value::Of(Range range) { return Value(Data(std::make_shared<const Range>(range))); }
 
 Value Value::Of(SequenceKind kind, std::vector<Value> items) {
-  const int depth = DepthOf(items);
-  return Value(Data(std::make_shared<const Sequence>(Sequence{kind, std::move(items), depth})));
+  Sequence sequence{.kind = kind, .depth = DepthOf(items), .weight = WeightOf(items)};
+  sequence.items = std::move(items);
+  return Value(Data(std::make_shared<const Sequence>(std::move(sequence))));
 }
 
 Value Value::Of(std::shared_ptr<const Dict> dict) { return Value(Data(std::move(dict))); }
@@ -82,6 +92,12 @@ int Value::depth() const {
   return object() != nullptr ? object()->depth() : 0;
 }
 
+int64_t Value::weight() const {
+  if (text() != nullptr) return static_cast<int64_t>(text()->bytes.size()) / kBytesPerStep + 1;
+  if (sequence() != nullptr) return sequence()->weight;
+  return dict() != nullptr ? dict()->weight() : 1;
+}
+
 bool Value::IsSame(const Value& other) const {
   if (data_.index() != other.data_.index()) return false;
   if (is_undefined()) return false;
@@ -94,6 +110,8 @@ bool Value::IsSame(const Value& other) const {
          iterator() == other.iterator() && object() == other.object();
 }
 
+bool Dict::KeyLess::operator()(const Value& a, const Value& b) const { return IsKeyBefore(a, b); }
+
 size_t Dict::IndexOf(const Value& key) const {
   if (entries_.size() < kIndexedEntries) {
     for (size_t i = 0; i < entries_.size(); ++i) {
@@ -101,25 +119,23 @@ size_t Dict::IndexOf(const Value& key) const {
     }
     return kNone;
   }
-  const auto [begin, end] = index_.equal_range(HashOf(key));
-  for (auto it = begin; it != end; ++it) {
-    if (AreEqual(entries_[it->second].first, key)) return it->second;
-  }
-  return kNone;
+  const auto found = index_.find(key);
+  return found == index_.end() ? kNone : found->second;
 }
 
 void Dict::Append(Value key, Value value) {
   entries_.emplace_back(std::move(key), std::move(value));
   if (entries_.size() < kIndexedEntries) return;
   if (entries_.size() > kIndexedEntries) {
-    index_.emplace(HashOf(entries_.back().first), entries_.size() - 1);
+    index_.emplace(entries_.back().first, entries_.size() - 1);
     return;
   }
-  for (size_t i = 0; i < entries_.size(); ++i) index_.emplace(HashOf(entries_[i].first), i);
+  for (size_t i = 0; i < entries_.size(); ++i) index_.emplace(entries_[i].first, i);
 }
 
 void Dict::Set(Value key, Value value) {
   depth_ = std::max({depth_, key.depth() + 1, value.depth() + 1});
+  weight_ = std::min(weight_ + key.weight() + value.weight(), kMaxWeight);
   const size_t at = IndexOf(key);
   if (at != kNone) {
     entries_[at].second = std::move(value);

@@ -5,11 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -36,6 +36,7 @@ struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   std::vector<Value> items;
   int depth = 1;
+  int64_t weight = 1;
 };
 
 struct Range {
@@ -43,6 +44,12 @@ struct Range {
   int64_t stop = 0;  // only shown; `size` counts
   int64_t step = 1;
   int64_t size = 0;
+
+  // Wraps around beyond the ends, which no caller shows.
+  int64_t At(int64_t index) const {
+    return static_cast<int64_t>(static_cast<uint64_t>(start) +
+                                static_cast<uint64_t>(step) * static_cast<uint64_t>(index));
+  }
 };
 
 class Value {
@@ -89,6 +96,9 @@ class Value {
   std::string TypeName() const;
   // Lists and objects inside each other, this one included; 0 for what holds nothing.
   int depth() const;
+  // How much there is to go through to the last leaf, where shared parts count each time: the cost
+  // of a comparison, in steps.
+  int64_t weight() const;
   // The same thing, not just an equal one.
   bool IsSame(const Value& other) const;
 
@@ -128,15 +138,21 @@ class Dict {
 
   const std::vector<Entry>& entries() const { return entries_; }
   int depth() const { return depth_; }
+  int64_t weight() const { return weight_; }
 
  private:
   static constexpr size_t kNone = static_cast<size_t>(-1);
+  struct KeyLess {
+    bool operator()(const Value& a, const Value& b) const;
+  };
   size_t IndexOf(const Value& key) const;
   void Append(Value key, Value value);
 
   std::vector<Entry> entries_;
-  std::unordered_multimap<size_t, size_t> index_;  // from hashes; used once there are many
+  // Used once there are many. Ordered rather than hashed, so that no choice of keys makes it slow.
+  std::map<Value, size_t, KeyLess> index_;
   int depth_ = 1;
+  int64_t weight_ = 1;
 };
 
 // What Python calls a generator: may be gone through once, and has no length.

@@ -150,7 +150,7 @@ Result<Value> ToFloat(Runtime& runtime, const Value& input, const Arguments& arg
 double RoundTo(double value, int64_t precision) {
   if (!std::isfinite(value)) return value;
   if (precision < 0) {
-    const double scale = std::pow(10.0, static_cast<double>(-precision));
+    const double scale = std::pow(10.0, -static_cast<double>(precision));
     return std::isfinite(scale) ? std::nearbyint(value / scale) * scale : 0.0 * value;
   }
   const std::string text = fmt::format("{:.{}f}", value, std::min<int64_t>(precision, 400));

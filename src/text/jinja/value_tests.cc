@@ -80,17 +80,20 @@ Result<bool> IsDivisible(Runtime& runtime, const Value& input, const Arguments& 
 enum class Order { kEqual, kNotEqual, kLess, kLessOrEqual, kGreater, kGreaterOrEqual };
 
 template <Order order>
-Result<bool> Compared(Runtime&, const Value& input, const Arguments& arguments) {
+Result<bool> Compared(Runtime& runtime, const Value& input, const Arguments& arguments) {
   SPRY_ASSIGN_OR_RETURN(const auto bound,
                         BoundArguments::Bind("the test", arguments, {"other"}, 1));
   const Value& other = *bound.Get(0);
   switch (order) {
-    case Order::kEqual: return AreEqual(input, other);
-    case Order::kNotEqual: return !AreEqual(input, other);
-    case Order::kLess: return IsLess(input, other);
-    case Order::kLessOrEqual: return IsLessOrEqual(input, other);
-    case Order::kGreater: return IsLess(other, input);
-    case Order::kGreaterOrEqual: return IsLessOrEqual(other, input);
+    case Order::kEqual: return runtime.Equal(input, other);
+    case Order::kNotEqual: {
+      SPRY_ASSIGN_OR_RETURN(const bool equal, runtime.Equal(input, other));
+      return !equal;
+    }
+    case Order::kLess: return runtime.Less(input, other);
+    case Order::kLessOrEqual: return runtime.LessOrEqual(input, other);
+    case Order::kGreater: return runtime.Less(other, input);
+    case Order::kGreaterOrEqual: return runtime.LessOrEqual(other, input);
   }
   return Internal("a comparison of a kind that is unknown");
 }
@@ -100,8 +103,9 @@ Result<bool> IsIn(Runtime& runtime, const Value& input, const Arguments& argumen
   return Contains(runtime, *bound.Get(0), input);
 }
 
-Result<bool> IsSameAs(Runtime&, const Value& input, const Arguments& arguments) {
+Result<bool> IsSameAs(Runtime& runtime, const Value& input, const Arguments& arguments) {
   SPRY_ASSIGN_OR_RETURN(const auto bound, BoundArguments::Bind("sameas", arguments, {"other"}, 1));
+  SPRY_RETURN_IF_ERROR(runtime.Charge(input.weight()));
   return input.IsSame(*bound.Get(0));
 }
 
