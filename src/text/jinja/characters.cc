@@ -73,11 +73,15 @@ bool IsPrintable(char32_t code) {
 }
 
 bool IsAlphabetic(char32_t code) {
+  if (code < 0x80) return (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
   const utf8proc_category_t category = CategoryOf(code);
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
-bool IsDecimal(char32_t code) { return CategoryOf(code) == UTF8PROC_CATEGORY_ND; }
+bool IsDecimal(char32_t code) {
+  if (code < 0x80) return code >= '0' && code <= '9';
+  return CategoryOf(code) == UTF8PROC_CATEGORY_ND;
+}
 
 bool IsDigit(char32_t code) {
   return IsDecimal(code) || code == 0xB2 || code == 0xB3 || code == 0xB9 || code == 0x2070 ||
@@ -87,6 +91,7 @@ bool IsDigit(char32_t code) {
 }
 
 bool IsNumeric(char32_t code) {
+  if (code < 0x80) return IsDecimal(code);
   const utf8proc_category_t category = CategoryOf(code);
   return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
@@ -94,7 +99,7 @@ bool IsNumeric(char32_t code) {
 std::string_view Strip(std::string_view text, Sides sides, std::optional<std::string_view> set) {
   if (sides != Sides::kRight) {
     while (!text.empty()) {
-      const Utf8Character first = DecodeUtf8(text);
+      const Utf8Character first = NextCharacter(text);
       if (!IsStripped(first.code, set, text.substr(0, first.length))) break;
       text.remove_prefix(first.length);
     }
@@ -104,7 +109,7 @@ std::string_view Strip(std::string_view text, Sides sides, std::optional<std::st
     size_t begin = text.size() - 1;
     while (begin > 0 && !IsFirstByte(text[begin])) --begin;
     const std::string_view last = text.substr(begin);
-    if (!IsStripped(DecodeUtf8(last).code, set, last)) break;
+    if (!IsStripped(NextCharacter(last).code, set, last)) break;
     text.remove_suffix(last.size());
   }
   return text;
@@ -129,7 +134,7 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) 
   std::vector<std::string_view> lines;
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
-    const Utf8Character character = DecodeUtf8(text.substr(at));
+    const Utf8Character character = NextCharacter(text.substr(at));
     size_t next = at + static_cast<size_t>(character.length);
     if (IsLineEnd(character.code)) {
       if (character.code == '\r' && next < text.size() && text[next] == '\n') ++next;

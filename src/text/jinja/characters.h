@@ -8,7 +8,16 @@
 #include <string_view>
 #include <vector>
 
+#include "text/utf8.h"
+
 namespace spry::jinja {
+
+// DecodeUtf8, with ASCII decided on the spot: templates go through long texts with it.
+inline Utf8Character NextCharacter(std::string_view text) {
+  const auto first = static_cast<uint8_t>(text[0]);
+  if (first >= 0x80) return DecodeUtf8(text);
+  return {.code = first, .length = 1, .valid = true, .truncated = false};
+}
 
 int64_t CountCharacters(std::string_view text);
 // Where character `index` begins; the end when there are not so many.

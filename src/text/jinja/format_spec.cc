@@ -168,7 +168,7 @@ Status CheckFormatWidth(int64_t width) {
 Result<FormatSpec> ParseFormatSpec(std::string_view text) {
   FormatSpec spec;
   std::string_view rest = text;
-  const size_t first = rest.empty() ? 0 : static_cast<size_t>(DecodeUtf8(rest).length);
+  const size_t first = rest.empty() ? 0 : static_cast<size_t>(NextCharacter(rest).length);
   if (rest.size() > first && first > 0 && IsAlign(rest[first])) {
     spec.fill = rest.substr(0, first);
     spec.align = rest[first];

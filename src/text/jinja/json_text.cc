@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/jinja/characters.h"
 #include "text/jinja/compare.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/repr.h"
@@ -74,10 +75,10 @@ class JsonWriter {
   }
 
   Status WriteText(std::string_view text) {
-    SPRY_RETURN_IF_ERROR(runtime_.ChargeText(text.size()));
+    SPRY_RETURN_IF_ERROR(runtime_.ChargeCharacters(text.size()));
     out_ += '"';
     while (!text.empty()) {
-      const Utf8Character character = DecodeUtf8(text);
+      const Utf8Character character = NextCharacter(text);
       WriteCharacter(character.code, text.substr(0, character.length));
       text.remove_prefix(character.length);
     }

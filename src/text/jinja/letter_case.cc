@@ -137,6 +137,7 @@ char32_t Mapped(utf8proc_int32_t (*map)(utf8proc_int32_t), char32_t code) {
 }
 
 bool IsCased(char32_t code) {
+  if (code < 0x80) return IsAlphabetic(code);
   const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(code));
   return property->category == UTF8PROC_CATEGORY_LU || property->category == UTF8PROC_CATEGORY_LL ||
          property->category == UTF8PROC_CATEGORY_LT || Mapped(utf8proc_toupper, code) != code ||
@@ -162,13 +163,17 @@ bool EndsWord(std::string_view before, std::string_view after) {
     before.remove_suffix(last.size());
   }
   if (before.empty() || !IsCased(LastCharacter(before))) return false;
-  while (!after.empty() && IsCaseIgnorable(DecodeUtf8(after).code)) {
-    after.remove_prefix(DecodeUtf8(after).length);
+  while (!after.empty() && IsCaseIgnorable(NextCharacter(after).code)) {
+    after.remove_prefix(NextCharacter(after).length);
   }
-  return after.empty() || !IsCased(DecodeUtf8(after).code);
+  return after.empty() || !IsCased(NextCharacter(after).code);
 }
 
 void AppendUpper(char32_t code, std::string& out) {
+  if (code < 0x80) {
+    out += static_cast<char>(code >= 'a' && code <= 'z' ? code - 0x20 : code);
+    return;
+  }
   const FullMapping* full = FindFullMapping(code);
   if (full != nullptr) {
     out += full->upper;
@@ -178,6 +183,7 @@ void AppendUpper(char32_t code, std::string& out) {
 }
 
 void AppendTitle(char32_t code, std::string& out) {
+  if (code < 0x80) return AppendUpper(code, out);
   const FullMapping* full = FindFullMapping(code);
   if (full != nullptr) {
     out += full->title;
@@ -188,7 +194,10 @@ void AppendTitle(char32_t code, std::string& out) {
 
 void AppendLower(std::string_view text, size_t at, const Utf8Character& character,
                  std::string& out) {
-  if (character.code == kCapitalIWithDot) {
+  if (character.code < 0x80) {
+    const bool upper = character.code >= 'A' && character.code <= 'Z';
+    out += static_cast<char>(upper ? character.code + 0x20 : character.code);
+  } else if (character.code == kCapitalIWithDot) {
     out += "i\u0307";
   } else if (character.code == kCapitalSigma) {
     const std::string_view after = text.substr(at + static_cast<size_t>(character.length));
@@ -203,7 +212,7 @@ std::string MapCharacters(std::string_view text, Append append) {
   std::string out;
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    const Utf8Character character = DecodeUtf8(text.substr(at));
+    const Utf8Character character = NextCharacter(text.substr(at));
     append(at, character, out);
     at += static_cast<size_t>(character.length);
   }
@@ -211,9 +220,11 @@ std::string MapCharacters(std::string_view text, Append append) {
 }
 
 bool IsUpperLetter(char32_t code) {
+  if (code < 0x80) return code >= 'A' && code <= 'Z';
   return utf8proc_category(static_cast<utf8proc_int32_t>(code)) == UTF8PROC_CATEGORY_LU;
 }
 bool IsLowerLetter(char32_t code) {
+  if (code < 0x80) return code >= 'a' && code <= 'z';
   return utf8proc_category(static_cast<utf8proc_int32_t>(code)) == UTF8PROC_CATEGORY_LL;
 }
 
@@ -221,7 +232,7 @@ bool IsLowerLetter(char32_t code) {
 bool IsAllOfCase(std::string_view text, bool (*wanted)(char32_t), bool (*other)(char32_t)) {
   bool found = false;
   while (!text.empty()) {
-    const Utf8Character character = DecodeUtf8(text);
+    const Utf8Character character = NextCharacter(text);
     if (other(character.code)) return false;
     found = found || wanted(character.code);
     text.remove_prefix(character.length);

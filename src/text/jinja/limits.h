@@ -15,9 +15,11 @@ inline constexpr int kMaxEvaluationDepth = 1000;
 inline constexpr int kMaxMacroDepth = 100;
 // Of lists and objects inside each other.
 inline constexpr int kMaxValueDepth = 100;
-// A step is one evaluated node, one element of a list made, or kBytesPerStep of text made or read.
+// A step is one evaluated node, one element of a list made, kBytesPerStep of text made or looked
+// through, or kCharactersPerStep of text gone through by characters: each some 50 ns.
 inline constexpr int64_t kMaxSteps = 8'000'000;
 inline constexpr int64_t kBytesPerStep = 64;
+inline constexpr int64_t kCharactersPerStep = 4;
 inline constexpr size_t kMaxOutputBytes = 16 << 20;
 inline constexpr size_t kMaxTextBytes = 16 << 20;   // of one value
 inline constexpr int64_t kMaxListItems = 1 << 20;   // of one value

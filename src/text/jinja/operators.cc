@@ -129,6 +129,7 @@ Result<Value> AddTexts(Runtime& runtime, const Text& left, const Text& right) {
     return safe && !text.safe ? EscapeHtml(text.bytes) : text.bytes;
   };
   SPRY_RETURN_IF_ERROR(runtime.CheckText(left.bytes.size() + right.bytes.size()));
+  if (safe) SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(left.bytes.size() + right.bytes.size()));
   return runtime.MakeText(part(left) + part(right), safe);
 }
 

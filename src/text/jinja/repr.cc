@@ -50,7 +50,7 @@ class Printer {
     } else if (value.is_float()) {
       out_ += FloatRepr(value.as_double());
     } else if (value.text() != nullptr) {
-      SPRY_RETURN_IF_ERROR(runtime_.ChargeText(value.text()->bytes.size()));
+      SPRY_RETURN_IF_ERROR(runtime_.ChargeCharacters(value.text()->bytes.size()));
       if (value.text()->safe) out_ += "Markup(";
       AppendTextRepr(value.text()->bytes, out_);
       if (value.text()->safe) out_ += ')';
@@ -140,7 +140,7 @@ void AppendTextRepr(std::string_view text, std::string& out) {
   const char quote = doubled ? '"' : '\'';
   out += quote;
   while (!text.empty()) {
-    const Utf8Character character = DecodeUtf8(text);
+    const Utf8Character character = NextCharacter(text);
     if (character.code == static_cast<char32_t>(quote) || character.code == '\\') out += '\\';
     if (IsPrintable(character.code)) {
       out += text.substr(0, character.length);

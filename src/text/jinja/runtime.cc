@@ -48,6 +48,10 @@ Status Runtime::ChargeText(size_t bytes) {
   return Charge(static_cast<int64_t>(bytes) / kBytesPerStep + 1);
 }
 
+Status Runtime::ChargeCharacters(size_t bytes) {
+  return Charge(static_cast<int64_t>(bytes) / kCharactersPerStep + 1);
+}
+
 Status Runtime::CheckText(size_t bytes) {
   if (bytes <= kMaxTextBytes) return {};
   return InvalidArgument(fmt::format("a text of {} bytes is over the limit of {} (kMaxTextBytes)",

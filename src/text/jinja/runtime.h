@@ -31,6 +31,8 @@ class Runtime {
   }
   // For going through so many bytes of text.
   Status ChargeText(size_t bytes);
+  // The same where each character is looked at.
+  Status ChargeCharacters(size_t bytes);
   // Before a text of so many bytes, or a list of so many items, is made.
   Status CheckText(size_t bytes);
   Status CheckItems(size_t items);

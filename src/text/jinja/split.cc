@@ -47,7 +47,7 @@ Result<Parts> SplitAtSeparator(Runtime& runtime, std::string_view text,
 size_t RunLength(std::string_view text, bool space) {
   size_t at = 0;
   while (at < text.size()) {
-    const Utf8Character character = DecodeUtf8(text.substr(at));
+    const Utf8Character character = NextCharacter(text.substr(at));
     if (IsSpace(character.code) != space) break;
     at += static_cast<size_t>(character.length);
   }
@@ -83,16 +83,23 @@ Result<Parts> SplitAtSpace(Runtime& runtime, std::string_view text, const SplitO
 
 Result<Parts> SplitText(Runtime& runtime, std::string_view text, const SplitOptions& options) {
   SPRY_RETURN_IF_ERROR(runtime.ChargeText(text.size()));
+  if (!options.separator) SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
   return options.separator ? SplitAtSeparator(runtime, text, options)
                            : SplitAtSpace(runtime, text, options);
 }
 
-Status CheckStripSet(std::string_view set) {
-  if (set.size() <= kMaxStripBytes) return {};
-  return InvalidArgument(
-      fmt::format("a set of {} bytes to strip is over the limit of {} "
-                  "(kMaxStripBytes)",
-                  set.size(), kMaxStripBytes));
+Result<std::string> StripText(Runtime& runtime, std::string_view text, Sides sides,
+                              std::optional<std::string_view> set) {
+  // Each character is looked for in the whole set.
+  if (set && set->size() > kMaxStripBytes) {
+    return InvalidArgument(
+        fmt::format("a set of {} bytes to strip is over the limit of {} "
+                    "(kMaxStripBytes)",
+                    set->size(), kMaxStripBytes));
+  }
+  const std::string_view stripped = Strip(text, sides, set);
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size() - stripped.size()));
+  return std::string(stripped);
 }
 
 Result<std::string> ReplaceText(Runtime& runtime, std::string_view text, std::string_view from,
@@ -101,10 +108,11 @@ Result<std::string> ReplaceText(Runtime& runtime, std::string_view text, std::st
   std::string out;
   const auto may_replace = [&] { return most != 0; };
   if (from.empty()) {
+    SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
     while (!text.empty()) {
       if (may_replace()) out += to;
       if (most > 0) --most;
-      const size_t length = DecodeUtf8(text).length;
+      const size_t length = NextCharacter(text).length;
       out += text.substr(0, length);
       text.remove_prefix(length);
       SPRY_RETURN_IF_ERROR(runtime.CheckText(out.size()));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/jinja/characters.h"
 #include "text/jinja/runtime.h"
 
 namespace spry::jinja {
@@ -20,8 +21,9 @@ struct SplitOptions {
 Result<std::vector<std::string_view>> SplitText(Runtime& runtime, std::string_view text,
                                                 const SplitOptions& options);
 
-// Whether `set` may be given to a strip, which looks for each character in it.
-Status CheckStripSet(std::string_view set);
+// `text` without the white space, or the characters of `set`, at its sides.
+Result<std::string> StripText(Runtime& runtime, std::string_view text, Sides sides,
+                              std::optional<std::string_view> set);
 
 // Every `from`, or the first `most` of them when that is not negative, becomes `to`. An empty
 // `from` is found around every character.

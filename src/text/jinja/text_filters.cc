@@ -25,6 +25,7 @@ template <std::string (*Map)(std::string_view)>
 Result<Value> Mapped(Runtime& runtime, const Value& input, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(BoundArguments::Bind("the filter", arguments, {}, 0).status());
   SPRY_ASSIGN_OR_RETURN(const std::string text, runtime.ToText(input));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
   return runtime.MakeText(Map(text), IsSafe(input));
 }
 
@@ -33,17 +34,17 @@ std::string TitleOfWords(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const auto ends_word = [](std::string_view rest) {
-      return IsSpace(DecodeUtf8(rest).code) ||
+      return IsSpace(NextCharacter(rest).code) ||
              std::string_view("-({[<").find(rest[0]) != std::string_view::npos;
     };
     size_t end = 0;
     while (end < text.size() && !ends_word(text.substr(end))) {
-      end += static_cast<size_t>(DecodeUtf8(text.substr(end)).length);
+      end += static_cast<size_t>(NextCharacter(text.substr(end)).length);
     }
     const std::string_view word = text.substr(0, end);
     const size_t first = ByteOfCharacter(word, 1);
     out += ToUpper(word.substr(0, first)) + ToLower(word.substr(first));
-    const size_t separator = end < text.size() ? DecodeUtf8(text.substr(end)).length : 0;
+    const size_t separator = end < text.size() ? NextCharacter(text.substr(end)).length : 0;
     out += text.substr(end, separator);
     text.remove_prefix(end + separator);
   }
@@ -56,10 +57,10 @@ Result<Value> Trim(Runtime& runtime, const Value& input, const Arguments& argume
   std::optional<std::string_view> set;
   if (bound.GetUnlessNone(0) != nullptr) {
     SPRY_ASSIGN_OR_RETURN(const Text* chars, bound.TextAt(0));
-    SPRY_RETURN_IF_ERROR(CheckStripSet(chars->bytes));
     set = chars->bytes;
   }
-  return runtime.MakeText(std::string(Strip(text, Sides::kBoth, set)), IsSafe(input));
+  SPRY_ASSIGN_OR_RETURN(std::string trimmed, StripText(runtime, text, Sides::kBoth, set));
+  return runtime.MakeText(std::move(trimmed), IsSafe(input));
 }
 
 Result<Value> Replace(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -92,7 +93,7 @@ Result<Value> Indent(Runtime& runtime, const Value& input, const Arguments& argu
     indention.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
   const std::string whole = input.text()->bytes + "\n";
-  SPRY_RETURN_IF_ERROR(runtime.ChargeText(whole.size()));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(whole.size()));
   const bool blank = bound.IsTrueAt(2, false);
   std::string out = bound.IsTrueAt(1, false) ? indention : "";
   bool first = true;
@@ -138,11 +139,12 @@ Result<Value> Truncate(Runtime& runtime, const Value& input, const Arguments& ar
 Result<Value> WordCount(Runtime& runtime, const Value& input, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(BoundArguments::Bind("wordcount", arguments, {}, 0).status());
   SPRY_ASSIGN_OR_RETURN(const std::string text, runtime.ToText(input));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
   std::string_view rest = text;
   int64_t count = 0;
   bool in_word = false;
   while (!rest.empty()) {
-    const Utf8Character character = DecodeUtf8(rest);
+    const Utf8Character character = NextCharacter(rest);
     const bool word =
         IsAlphabetic(character.code) || IsNumeric(character.code) || character.code == '_';
     if (word && !in_word) ++count;
@@ -179,6 +181,7 @@ Result<Value> Format(Runtime& runtime, const Value& input, const Arguments& argu
 Result<Value> ForceEscape(Runtime& runtime, const Value& input, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(BoundArguments::Bind("escape", arguments, {}, 0).status());
   SPRY_ASSIGN_OR_RETURN(const std::string text, runtime.ToText(input));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
   return runtime.MakeText(EscapeHtml(text), /*safe=*/true);
 }
 
@@ -218,12 +221,14 @@ Result<Value> UrlEncode(Runtime& runtime, const Value& input, const Arguments& a
                       input.TypeName()));
     }
     SPRY_ASSIGN_OR_RETURN(const std::string text, runtime.ToText(input));
+    SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
     AppendQuoted(text, /*in_query=*/false, out);
     return runtime.MakeText(std::move(out));
   }
   for (const auto& [key, value] : input.dict()->entries()) {
     SPRY_ASSIGN_OR_RETURN(const std::string key_text, runtime.ToText(key));
     SPRY_ASSIGN_OR_RETURN(const std::string value_text, runtime.ToText(value));
+    SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(key_text.size() + value_text.size()));
     if (!out.empty()) out += '&';
     AppendQuoted(key_text, /*in_query=*/true, out);
     out += '=';

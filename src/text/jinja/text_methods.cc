@@ -26,7 +26,7 @@ Status TakesNone(std::string_view method, const Arguments& arguments) {
 template <std::string (*Map)(std::string_view)>
 Result<Value> Mapped(Runtime& runtime, const Value& self, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(TakesNone("the method", arguments));
-  SPRY_RETURN_IF_ERROR(runtime.ChargeText(self.text()->bytes.size()));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(self.text()->bytes.size()));
   return runtime.MakeText(Map(self.text()->bytes), self.text()->safe);
 }
 
@@ -37,20 +37,20 @@ Result<Value> Stripped(Runtime& runtime, const Value& self, const Arguments& arg
   std::optional<std::string_view> set;
   if (bound.GetUnlessNone(0) != nullptr) {
     SPRY_ASSIGN_OR_RETURN(const Text* chars, bound.TextAt(0));
-    SPRY_RETURN_IF_ERROR(CheckStripSet(chars->bytes));
     set = chars->bytes;
   }
-  return runtime.MakeText(std::string(Strip(self.text()->bytes, side, set)), self.text()->safe);
+  SPRY_ASSIGN_OR_RETURN(std::string text, StripText(runtime, self.text()->bytes, side, set));
+  return runtime.MakeText(std::move(text), self.text()->safe);
 }
 
 template <bool (*Is)(char32_t)>
 Result<Value> AllCharacters(Runtime& runtime, const Value& self, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(TakesNone("the method", arguments));
   std::string_view text = self.text()->bytes;
-  SPRY_RETURN_IF_ERROR(runtime.ChargeText(text.size()));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
   const bool empty = text.empty();
   while (!text.empty()) {
-    const Utf8Character character = DecodeUtf8(text);
+    const Utf8Character character = NextCharacter(text);
     if (!Is(character.code)) return Value::Bool(false);
     text.remove_prefix(character.length);
   }
@@ -62,7 +62,7 @@ bool IsAlphanumeric(char32_t code) { return IsAlphabetic(code) || IsNumeric(code
 template <bool (*Is)(std::string_view)>
 Result<Value> WholeText(Runtime& runtime, const Value& self, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(TakesNone("the method", arguments));
-  SPRY_RETURN_IF_ERROR(runtime.ChargeText(self.text()->bytes.size()));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(self.text()->bytes.size()));
   return Value::Bool(Is(self.text()->bytes));
 }
 
@@ -72,7 +72,7 @@ bool IsAscii(std::string_view text) {
 
 bool IsPrintableText(std::string_view text) {
   while (!text.empty()) {
-    const Utf8Character character = DecodeUtf8(text);
+    const Utf8Character character = NextCharacter(text);
     if (!IsPrintable(character.code)) return false;
     text.remove_prefix(character.length);
   }
@@ -233,7 +233,7 @@ Result<Value> Partition(Runtime& runtime, const Value& self, const Arguments& ar
 Result<Value> SplitLinesMethod(Runtime& runtime, const Value& self, const Arguments& arguments) {
   SPRY_ASSIGN_OR_RETURN(const auto bound,
                         BoundArguments::Bind("splitlines", arguments, {"keepends"}, 0));
-  SPRY_RETURN_IF_ERROR(runtime.ChargeText(self.text()->bytes.size()));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(self.text()->bytes.size()));
   std::vector<Value> items;
   for (const std::string_view line : SplitLines(self.text()->bytes, bound.IsTrueAt(0, false))) {
     items.push_back(Value::String(std::string(line)));

@@ -124,7 +124,7 @@ Result<Value> ToInt(Runtime& runtime, const Value& input, const Arguments& argum
   std::optional<double> number;
   if (input.is_float()) number = input.as_double();
   if (const Text* text = input.text()) {
-    SPRY_RETURN_IF_ERROR(runtime.ChargeText(text->bytes.size()));
+    SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text->bytes.size()));
     if (const auto value = ReadInt(text->bytes, static_cast<int>(base))) return Value::Int(*value);
     number = ReadFloat(text->bytes);
   }
@@ -140,7 +140,7 @@ Result<Value> ToFloat(Runtime& runtime, const Value& input, const Arguments& arg
   if (input.is_undefined()) return InvalidArgument(std::string(input.why()));
   if (input.is_number()) return Value::Float(input.as_double());
   if (const Text* text = input.text()) {
-    SPRY_RETURN_IF_ERROR(runtime.ChargeText(text->bytes.size()));
+    SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text->bytes.size()));
     if (const auto value = ReadFloat(text->bytes)) return Value::Float(*value);
   }
   return bound.Get(0) == nullptr ? Value::Float(0) : *bound.Get(0);

@@ -53,6 +53,7 @@ template <bool (*Is)(std::string_view)>
 Result<bool> OfText(Runtime& runtime, const Value& input, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(BoundArguments::Bind("the test", arguments, {}, 0).status());
   SPRY_ASSIGN_OR_RETURN(const std::string text, runtime.ToText(input));
+  SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
   return Is(text);
 }
 
