@@ -1,11 +1,11 @@
-"""The dialogues on which chat templates are rendered (tools/chat_template_goldens.py): each shape of
-request that a client may send, and some that it should not."""
+"""The dialogues on which chat templates are rendered (tools/chat_template_goldens.py): each shape
+of request that a client may send, and some that it should not."""
 
 WEATHER = {
     "type": "function",
     "function": {
         "name": "get_weather",
-        "description": "Says what the weather is like in a place.\nUse it for <today> & \"now\" only.",
+        "description": "Says what the weather is like.\nUse it for <today> & \"now\" only.",
         "parameters": {
             "type": "object",
             "properties": {

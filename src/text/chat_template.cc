@@ -210,6 +210,13 @@ Result<std::string> ChatTemplate::Render(const ChatInput& input) const {
   return CutAtTag(std::move(text), tagged.text);
 }
 
+Value UserMessage(std::string_view text) {
+  Dict message;
+  message.Set("role", Text("user"));
+  message.Set("content", Text(text));
+  return Value::Of(SequenceKind::kList, {Of(std::move(message))});
+}
+
 Result<Value> JoinTextParts(const Value& messages) {
   SPRY_RETURN_IF_ERROR(CheckDicts(messages, "messages"));
   if (!messages.is_list()) return messages;

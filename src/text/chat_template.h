@@ -67,6 +67,9 @@ class ChatTemplate {
   bool takes_content_parts_ = false;
 };
 
+// The messages of a dialogue that has only this one.
+jinja::Value UserMessage(std::string_view text);
+
 // Contents that are lists of text parts become one string each, a line end between parts. A part
 // that is not text is an error.
 Result<jinja::Value> JoinTextParts(const jinja::Value& messages);

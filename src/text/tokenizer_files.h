@@ -10,8 +10,9 @@
 namespace spry {
 
 // tokenizer.json (+ tokenizer_config.json, special_tokens_map.json, chat_template.jinja,
-// additional_chat_templates/tool_use.jinja), or vocab.json + merges.txt; nothing when the folder has neither. Unsupported parts of a
-// tokenizer.json (another model type, an unknown pre-tokenizer) are refused by name.
+// additional_chat_templates/tool_use.jinja), or vocab.json + merges.txt; nothing when the folder
+// has neither. Unsupported parts of a tokenizer.json (another model type, an unknown pre-tokenizer)
+// are refused by name.
 Result<std::optional<VocabSource>> ReadTokenizerFiles(const std::filesystem::path& folder);
 
 }  // namespace spry

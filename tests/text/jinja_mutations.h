@@ -18,6 +18,61 @@
 
 namespace spry {
 
+// What templates are made of, whole or broken.
+inline constexpr std::string_view kTemplatePieces[] = {"{%",
+                                                       "%}",
+                                                       "{{",
+                                                       "}}",
+                                                       "{#",
+                                                       "#}",
+                                                       "(",
+                                                       ")",
+                                                       "[",
+                                                       "]",
+                                                       "{",
+                                                       "}",
+                                                       "|",
+                                                       ".",
+                                                       ",",
+                                                       "'",
+                                                       "\"",
+                                                       "-",
+                                                       "**",
+                                                       "//",
+                                                       "~",
+                                                       " if ",
+                                                       " else ",
+                                                       " is ",
+                                                       " not",
+                                                       " in ",
+                                                       " for ",
+                                                       "\\",
+                                                       "\n",
+                                                       " loop",
+                                                       ".items()",
+                                                       "|length",
+                                                       "|map",
+                                                       "|sort",
+                                                       "|tojson",
+                                                       "range(9)",
+                                                       "99999999",
+                                                       "[::-1]",
+                                                       "namespace",
+                                                       " * 99999",
+                                                       "%d",
+                                                       "caller()",
+                                                       "\xFF",
+                                                       "\xC3",
+                                                       "endfor",
+                                                       "endif",
+                                                       "recursive",
+                                                       "break",
+                                                       "l",
+                                                       "d",
+                                                       "s",
+                                                       "none",
+                                                       "{% set ns = namespace(x=[]) %}"};
+
 class TemplateMutator {
  public:
   TemplateMutator(uint32_t seed, const std::vector<std::string>& templates)
@@ -33,59 +88,6 @@ class TemplateMutator {
   const std::string& Any() { return templates_[random_() % templates_.size()]; }
 
   void Mutate(std::string& text) {
-    constexpr std::string_view kPieces[] = {"{%",
-                                            "%}",
-                                            "{{",
-                                            "}}",
-                                            "{#",
-                                            "#}",
-                                            "(",
-                                            ")",
-                                            "[",
-                                            "]",
-                                            "{",
-                                            "}",
-                                            "|",
-                                            ".",
-                                            ",",
-                                            "'",
-                                            "\"",
-                                            "-",
-                                            "**",
-                                            "//",
-                                            "~",
-                                            " if ",
-                                            " else ",
-                                            " is ",
-                                            " not",
-                                            " in ",
-                                            " for ",
-                                            "\\",
-                                            "\n",
-                                            " loop",
-                                            ".items()",
-                                            "|length",
-                                            "|map",
-                                            "|sort",
-                                            "|tojson",
-                                            "range(9)",
-                                            "99999999",
-                                            "[::-1]",
-                                            "namespace",
-                                            " * 99999",
-                                            "%d",
-                                            "caller()",
-                                            "\xFF",
-                                            "\xC3",
-                                            "endfor",
-                                            "endif",
-                                            "recursive",
-                                            "break",
-                                            "l",
-                                            "d",
-                                            "s",
-                                            "none",
-                                            "{% set ns = namespace(x=[]) %}"};
     const size_t at = random_() % (text.size() + 1);
     const size_t length = std::min<size_t>(random_() % 30, text.size() - at);
     switch (random_() % 6) {
@@ -100,7 +102,7 @@ class TemplateMutator {
         text.insert(at, other, from, random_() % 60);
         break;
       }
-      default: text.insert(at, kPieces[random_() % std::size(kPieces)]);
+      default: text.insert(at, kTemplatePieces[random_() % std::size(kTemplatePieces)]);
     }
   }
 
