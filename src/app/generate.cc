@@ -16,6 +16,7 @@
 #include "app/request_output.h"
 #include "app/sampling_fields.h"
 #include "app/write_text.h"
+#include "text/chat_template.h"
 
 namespace spry {
 namespace {
@@ -103,9 +104,22 @@ class Generate {
     if (model_.tokenizer == nullptr) {
       return InvalidArgument("the model has no tokenizer; give prompt_token_ids with --input");
     }
-    constexpr bool kAddSpecialTokens = true;
-    request.prompt = model_.tokenizer->Encode(*line.text, kAddSpecialTokens);
+    std::string text = *std::move(line.text);
+    if (line.chat) {
+      SPRY_ASSIGN_OR_RETURN(text, RenderChat(text));
+    }
+    // A chat template writes its special tokens itself.
+    request.prompt = model_.tokenizer->Encode(text, /*add_special_tokens=*/!line.chat);
     return request;
+  }
+
+  // The prompt for one message of a user.
+  Result<std::string> RenderChat(const std::string& message) const {
+    if (!model_.chat_template) {
+      return InvalidArgument("the model has no chat template; give the whole prompt with --prompt");
+    }
+    SPRY_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::Create(*model_.chat_template));
+    return chat.Render({.messages = UserMessage(message), .add_generation_prompt = true});
   }
 
   bool streams() const { return slots_.size() == 1 && !flags_.json; }
@@ -173,10 +187,17 @@ Command AddGenerate(CLI::App& parent) {
       "Examples:\n"
       "  spry generate SmolLM2-135M-Instruct.Q4_1.gguf --prompt 'The capital of France is'\n"
       "  echo 'Once upon a time' | spry generate ./SmolLM2-135M --temperature 0 --max-tokens 64\n"
+      "  spry generate SmolLM2-135M-Instruct.Q4_1.gguf --chat 'Why is the sky blue?'\n"
       "  spry generate ./SmolLM2-135M --input prompts.jsonl --json\n"
       "    (a line: {\"prompt\": \"Hello\", \"max_tokens\": 8, \"temperature\": 0})");
   const char* group = "Prompts";
   parser.add_option("--prompt", flags->prompts.prompts, "Text to go on from; may be repeated")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group(group);
+  parser
+      .add_option("--chat", flags->prompts.chats,
+                  "Message to answer, put into the model's chat template; may be repeated")
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->group(group);

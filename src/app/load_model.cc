@@ -53,11 +53,14 @@ std::future<TokenizerResult> BuildTokenizer(std::shared_ptr<const VocabSource> v
 Result<LoadedModel> LoadModel(const DeviceFlags& device_flags, const ModelFlags& model_flags) {
   SPRY_ASSIGN_OR_RETURN(Checkpoint checkpoint,
                         OpenCheckpoint(model_flags.model, model_flags.checkpoint));
+  std::optional<ChatTemplateSource> chat_template;
+  if (checkpoint.vocab != nullptr) chat_template = ChatTemplateOf(*checkpoint.vocab);
   std::future<TokenizerResult> tokenizer = BuildTokenizer(std::move(checkpoint.vocab));
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(device_flags));
   const std::string place = fmt::format("{} ({})", device->name(), device->info().description);
 
   LoadedModel model;
+  model.chat_template = std::move(chat_template);
   {
     LoadProgress progress;
     EngineOptions options = model_flags.engine;

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "app/flags.h"
 #include "base/status.h"
 #include "checkpoint/model_config.h"
 #include "engine/engine.h"
+#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace spry {
@@ -16,7 +18,8 @@ namespace spry {
 struct LoadedModel {
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;  // null: the checkpoint has no vocabulary
-  std::unique_ptr<Engine> engine;        // to be used by the thread that loaded
+  std::optional<ChatTemplateSource> chat_template;
+  std::unique_ptr<Engine> engine;  // to be used by the thread that loaded
 };
 
 Result<LoadedModel> LoadModel(const DeviceFlags& device_flags, const ModelFlags& model_flags);

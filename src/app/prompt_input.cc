@@ -41,6 +41,10 @@ Result<std::vector<PromptEntry>> GatherPrompts(const PromptFlags& flags) {
   for (const std::string& prompt : flags.prompts) {
     entries.push_back(TextEntry(fmt::format("--prompt {}", entries.size() + 1), prompt));
   }
+  for (const std::string& message : flags.chats) {
+    entries.push_back(TextEntry(fmt::format("--chat {}", entries.size() + 1), message));
+    entries.back().line->chat = true;
+  }
   for (const std::string& path : flags.prompt_files) {
     SPRY_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
     entries.push_back(TextEntry(path, WithoutLastLineEnd(std::move(text))));
@@ -52,7 +56,8 @@ Result<std::vector<PromptEntry>> GatherPrompts(const PromptFlags& flags) {
   }
   if (!entries.empty()) return entries;
   if (isatty(STDIN_FILENO) != 0) {
-    return InvalidArgument("no prompt; give --prompt, --prompt-file, --input or text on stdin");
+    return InvalidArgument(
+        "no prompt; give --prompt, --chat, --prompt-file, --input or text on stdin");
   }
   SPRY_ASSIGN_OR_RETURN(std::string text, ReadText(stdin, "stdin"));
   entries.push_back(TextEntry("stdin", WithoutLastLineEnd(std::move(text))));

@@ -1,5 +1,5 @@
-// Gathers what is to be generated from: --prompt, --prompt-file, --input, or stdin when none of
-// them is given and it is not a terminal.
+// Gathers what is to be generated from: --prompt, --chat, --prompt-file, --input, or stdin when
+// none of them is given and it is not a terminal.
 #pragma once
 
 #include <string>
@@ -12,6 +12,7 @@ namespace spry {
 
 struct PromptFlags {
   std::vector<std::string> prompts;
+  std::vector<std::string> chats;
   std::vector<std::string> prompt_files;
   std::string input;  // .jsonl
 };
@@ -21,8 +22,8 @@ struct PromptEntry {
   Result<PromptLine> line;
 };
 
-// In the order prompts, files, lines. A bad line is an entry with its error; a file that cannot be
-// read is an error of the whole.
+// In the order prompts, chats, files, lines. A bad line is an entry with its error; a file that
+// cannot be read is an error of the whole.
 Result<std::vector<PromptEntry>> GatherPrompts(const PromptFlags& flags);
 
 }  // namespace spry

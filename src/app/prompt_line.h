@@ -16,6 +16,7 @@ namespace spry {
 
 struct PromptLine {
   std::optional<std::string> text;  // else token_ids
+  bool chat = false;                // `text` is a user's message, not yet a prompt
   std::vector<TokenId> token_ids;
   SamplingFields sampling;
 };

@@ -103,6 +103,9 @@ Status ReadSwitches(const GgufMetadata& metadata, VocabSource& vocab) {
   SPRY_ASSIGN_OR_RETURN(const std::optional<std::string_view> chat_template,
                         metadata.Text("tokenizer.chat_template"));
   vocab.chat_template = chat_template.value_or("");
+  SPRY_ASSIGN_OR_RETURN(const std::optional<std::string_view> tool_use,
+                        metadata.Text("tokenizer.chat_template.tool_use"));
+  vocab.tool_use_template = tool_use.value_or("");
   return {};
 }
 

@@ -111,8 +111,8 @@ Status SetSpecialTokens(const Configs& configs, bool whole, VocabSource& source)
   return {};
 }
 
-// A template, or the one named "default" of a list of {name, template}.
-Status ReadChatTemplate(const JsonObject& config, VocabSource& source) {
+// A template, or a list of {name, template} with those named "default" and "tool_use".
+Status ReadConfigTemplates(const JsonObject& config, VocabSource& source) {
   const auto element = config.Find("chat_template");
   if (!element) return {};
   if (!element->is_array()) {
@@ -126,17 +126,34 @@ Status ReadChatTemplate(const JsonObject& config, VocabSource& source) {
     SPRY_ASSIGN_OR_RETURN(const std::string_view name, named.String("name"));
     SPRY_ASSIGN_OR_RETURN(const std::string_view text, named.String("template"));
     if (name == "default") source.chat_template = text;
+    if (name == "tool_use") source.tool_use_template = text;
   }
   return {};
 }
 
-Status ApplyConfigs(const Path& folder, const Configs& configs, VocabSource& source) {
-  if (configs.tokenizer_config) {
-    SPRY_RETURN_IF_ERROR(ReadChatTemplate(configs.tokenizer_config->root(), source));
+// Files of their own take the place of all that the config has.
+Status ReadChatTemplates(const Path& folder, const Configs& configs, VocabSource& source) {
+  const Path whole = folder / "chat_template.jinja";
+  const Path tool_use = folder / "additional_chat_templates" / "tool_use.jinja";
+  if (!Exists(whole) && !Exists(tool_use)) {
+    if (!configs.tokenizer_config) return {};
+    return ReadConfigTemplates(configs.tokenizer_config->root(), source);
   }
-  if (Exists(folder / "chat_template.jinja")) {
-    SPRY_ASSIGN_OR_RETURN(source.chat_template,
-                          ReadTextFile(folder / "chat_template.jinja", kMaxConfigBytes));
+  if (Exists(whole)) {
+    SPRY_ASSIGN_OR_RETURN(source.chat_template, ReadTextFile(whole, kMaxConfigBytes));
+  }
+  if (Exists(tool_use)) {
+    SPRY_ASSIGN_OR_RETURN(source.tool_use_template, ReadTextFile(tool_use, kMaxConfigBytes));
+  }
+  return {};
+}
+
+// Templates may write these as variables.
+Status ReadSpecialTexts(const Configs& configs, VocabSource& source) {
+  for (const std::string_view key : {"bos_token", "eos_token", "unk_token", "sep_token",
+                                     "pad_token", "cls_token", "mask_token"}) {
+    SPRY_ASSIGN_OR_RETURN(AddedToken token, NamedToken(configs, key));
+    if (!token.content.empty()) source.special_texts.emplace_back(key, std::move(token.content));
   }
   return {};
 }
@@ -273,7 +290,8 @@ Result<std::optional<VocabSource>> ReadTokenizerFiles(const Path& folder) {
   } else {
     SPRY_ASSIGN_OR_RETURN(source, ReadVocabAndMerges(folder, configs));
   }
-  SPRY_RETURN_IF_ERROR(ApplyConfigs(folder, configs, source));
+  SPRY_RETURN_IF_ERROR(ReadChatTemplates(folder, configs, source));
+  SPRY_RETURN_IF_ERROR(ReadSpecialTexts(configs, source));
   SPRY_RETURN_IF_ERROR(SetSpecialTokens(configs, whole, source));
   if (!whole && !model) ApplyGpt2Defaults(source);
   if (source.add_bos && !source.bos) {

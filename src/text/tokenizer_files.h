@@ -10,9 +10,9 @@
 namespace spry {
 
 // tokenizer.json, or else tokenizer.model, or else vocab.json + merges.txt, each with
-// tokenizer_config.json, special_tokens_map.json and chat_template.jinja beside it; nothing when
-// the folder has none of them. Unsupported parts (another model type, an unknown pre-tokenizer)
-// are refused by name.
+// tokenizer_config.json, special_tokens_map.json, chat_template.jinja and
+// additional_chat_templates/tool_use.jinja beside it; nothing when the folder has none of them.
+// Unsupported parts (another model type, an unknown pre-tokenizer) are refused by name.
 Result<std::optional<VocabSource>> ReadTokenizerFiles(const std::filesystem::path& folder);
 
 }  // namespace spry

@@ -118,6 +118,10 @@ struct VocabSource {
   std::optional<TokenId> bos, eos, unknown;
   std::vector<TokenId> end_of_turn;  // further ids that end generation (eot, eom)
   std::string chat_template;         // Jinja source, empty when there is none
+  std::string tool_use_template;     // the one to use when there are tools; may be empty
+  // The special tokens by the names that templates know them by: "bos_token" -> "<s>". What the
+  // files do not name is taken from the ids above.
+  std::vector<std::pair<std::string, std::string>> special_texts;
 };
 
 }  // namespace spry

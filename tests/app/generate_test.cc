@@ -192,6 +192,19 @@ TEST_F(GenerateTest, TextComesFromFlagsFilesAndStdin) {
             expected + Spelled(Expected({25}, 3)) + "\n");
 }
 
+TEST_F(GenerateTest, AChatMessageGoesThroughTheTemplate) {
+  AddTokenizer(folder_ / "m");
+  EXPECT_THAT(Generate("--chat a").err, HasSubstr("--chat 1: the model has no chat template"));
+  WriteText(folder_ / "m" / "chat_template.jinja",
+            "{% for m in messages %}\n{{- m.content -}}\n{% endfor %}\n"
+            "{%- if add_generation_prompt %}c{% endif %}");
+  const ProgramResult r = Generate("--chat ab --prompt z --max-tokens 2");
+  EXPECT_EQ(r.out, Spelled(Expected({25}, 2)) + "\n" + Spelled(Expected({0, 1, 2}, 2)) + "\n")
+      << r.err;
+  WriteText(folder_ / "m" / "chat_template.jinja", "{{ raise_exception('not today') }}");
+  EXPECT_THAT(Generate("--chat a").err, HasSubstr("not today"));
+}
+
 TEST_F(GenerateTest, RunAheadChangesNothing) {
   WriteText(folder_ / "in.jsonl", "{\"prompt_token_ids\": [3]}\n{\"prompt_token_ids\": [4, 5]}\n");
   const std::string flags = "--input in.jsonl --json --max-tokens 20 --run-ahead ";

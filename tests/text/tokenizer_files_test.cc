@@ -88,10 +88,20 @@ TEST(TokenizerFiles, ReadsTheConfigs) {
   EXPECT_EQ(source.bos, TokenId(257));  // tokenizer_config.json comes first
   EXPECT_EQ(source.eos, TokenId(257));
   EXPECT_EQ(source.chat_template, "D");
+  EXPECT_EQ(source.tool_use_template, "T");
+  // Templates see the names as they stand, in the vocabulary or not.
+  EXPECT_THAT(source.special_texts, testing::ElementsAre(testing::Pair("bos_token", "<s>"),
+                                                         testing::Pair("eos_token", "<s>"),
+                                                         testing::Pair("unk_token", "not there"),
+                                                         testing::Pair("pad_token", "ab")));
   EXPECT_FALSE(source.add_bos);  // with a tokenizer.json its post_processor alone decides
   EXPECT_TRUE(Build(source)->IsSpecial(TokenId(256)));
   folder.Write("chat_template.jinja", "{{ bos_token }}");
   EXPECT_EQ(Read(folder).chat_template, "{{ bos_token }}");
+  EXPECT_EQ(Read(folder).tool_use_template, "");
+  std::filesystem::create_directory(folder.path() / "additional_chat_templates");
+  folder.Write("additional_chat_templates/tool_use.jinja", "{{ tools }}");
+  EXPECT_EQ(Read(folder).tool_use_template, "{{ tools }}");
 }
 
 // OPT: bos is "</s>", put in front because the config says so.
