@@ -23,6 +23,8 @@ Arguments Without(const Arguments& arguments, size_t count) {
 }
 
 Result<Value> MapItems(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  // What counts as false has no items, even a number.
+  if (!IsTrue(input)) return runtime.MakeIterator({});
   std::vector<Value> mapped;
   if (arguments.positional.empty() && !arguments.named.empty()) {
     SPRY_ASSIGN_OR_RETURN(const auto bound,

@@ -35,9 +35,11 @@ class PercentFormat {
       SPRY_RETURN_IF_ERROR(runtime_.CheckText(out.size()));
     }
     out += rest_;
-    const bool all = values_.is_tuple()
-                         ? used_ == values_.sequence()->items.size()
-                         : used_ > 0 || values_.dict() != nullptr || values_.is_list();
+    // Values that could be looked up by name need not be used.
+    const bool by_name = values_.dict() != nullptr || values_.is_list() ||
+                         values_.range() != nullptr || values_.is_undefined();
+    const bool all =
+        values_.is_tuple() ? used_ == values_.sequence()->items.size() : used_ > 0 || by_name;
     if (!all) return InvalidArgument("a format with % has more values than places");
     return out;
   }

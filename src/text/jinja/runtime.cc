@@ -157,7 +157,7 @@ Result<std::vector<Value>> Runtime::ItemsOf(const Value& value) {
     SPRY_RETURN_IF_ERROR(CheckItems(static_cast<size_t>(text->length)));
     SPRY_RETURN_IF_ERROR(Charge(text->length));
     for (const std::string_view character : SplitCharacters(text->bytes)) {
-      items.push_back(Value::String(std::string(character), text->safe));
+      items.push_back(Value::String(std::string(character)));
     }
   } else if (Iterator* iterator = value.iterator()) {
     for (Value item; iterator->Next(item);) items.push_back(std::move(item));

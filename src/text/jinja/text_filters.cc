@@ -13,6 +13,7 @@
 #include "text/jinja/filters.h"
 #include "text/jinja/format.h"
 #include "text/jinja/limits.h"
+#include "text/jinja/operators.h"
 #include "text/jinja/split.h"
 #include "text/utf8.h"
 
@@ -122,13 +123,13 @@ Result<Value> Truncate(Runtime& runtime, const Value& input, const Arguments& ar
         "truncate: the length is less than that of 'end', or leeway is less "
         "than 0");
   }
-  if (input.is_undefined()) return input;
+  SPRY_ASSIGN_OR_RETURN(const int64_t input_length, LengthOf(input));
+  if (input_length - leeway <= length) return input;
   if (input.text() == nullptr) {
     return InvalidArgument(
         fmt::format("truncate: expected a string, found a value of type {}", input.TypeName()));
   }
   const Text& text = *input.text();
-  if (text.length - leeway <= length) return input;
   SPRY_RETURN_IF_ERROR(runtime.ChargeText(text.bytes.size()));
   const int64_t kept = length - CountCharacters(end);
   std::string_view cut = std::string_view(text.bytes).substr(0, ByteOfCharacter(text.bytes, kept));
@@ -214,7 +215,9 @@ Result<Value> UrlEncode(Runtime& runtime, const Value& input, const Arguments& a
   SPRY_RETURN_IF_ERROR(BoundArguments::Bind("urlencode", arguments, {}, 0).status());
   std::string out;
   if (input.dict() == nullptr) {
-    if (input.text() == nullptr && !input.is_number() && !input.is_none()) {
+    const bool plain =
+        input.text() != nullptr || input.is_number() || input.is_none() || input.is_undefined();
+    if (!plain) {
       return InvalidArgument(
           fmt::format("urlencode: expected a string or a dict, found a value "
                       "of type {}",

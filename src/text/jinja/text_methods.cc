@@ -203,7 +203,9 @@ Result<Value> SplitMethod(Runtime& runtime, const Value& self, const Arguments& 
       SplitText(runtime, self.text()->bytes,
                 {.separator = separator, .most = most, .from_right = from_right}));
   std::vector<Value> items;
-  for (const std::string_view part : parts) items.push_back(Value::String(std::string(part)));
+  for (const std::string_view part : parts) {
+    items.push_back(Value::String(std::string(part), self.text()->safe));
+  }
   return runtime.MakeList(std::move(items));
 }
 
