@@ -42,9 +42,10 @@ struct Digits {
 };
 
 std::string InBase(uint64_t number, unsigned base, bool upper) {
+  const std::string_view digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string text;
   do {
-    text += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[number % base];
+    text += digits[number % base];
     number /= base;
   } while (number != 0);
   std::ranges::reverse(text);
