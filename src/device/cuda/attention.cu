@@ -127,7 +127,7 @@ __device__ void WriteOwn(const KvRows<T>& kv, const OwnKv<T>& own, int32_t posit
   }
 }
 
-// Stores what is known of each row, as outputs, or as parts where segments are spread.
+// The outputs of the block's rows, all segments merged.
 template <typename T, int kDim, int kRows>
 __device__ void StoreRows(const AttentionArgs& args, const QueryRows& rows,
                           const MergedRows<kDim, kRows>& merged) {
@@ -170,6 +170,7 @@ __device__ void MergeParts(const AttentionArgs& args, const QueryRows& rows, int
   StoreRows<T>(args, rows, merged);
 }
 
+// One segment of a row whose segments are spread over blocks.
 template <int kDim, int kRows>
 __device__ void StorePart(const AttentionArgs& args, int32_t segment, int m,
                           const SoftmaxState& state, float output) {
