@@ -24,6 +24,7 @@ struct Command {
   std::function<Result<int>()> run;
 };
 
+Command AddChat(CLI::App& parent);
 Command AddGenerate(CLI::App& parent);
 Command AddBenchLatency(CLI::App& parent);
 Command AddBenchThroughput(CLI::App& parent);

@@ -172,7 +172,7 @@ class Generate {
 Result<int> RunGenerate(const GenerateFlags& flags) {
   SPRY_ASSIGN_OR_RETURN(std::vector<PromptEntry> prompts, GatherPrompts(flags.prompts));
   SPRY_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags.device, flags.model));
-  CatchInterrupt();
+  CatchInterrupt(SecondInterrupt::kEndsProcess);
   return Generate(flags, std::move(prompts), std::move(model)).Run();
 }
 

@@ -4,8 +4,14 @@
 
 namespace spry {
 
-// From now on the first SIGINT only sets the flag; a second one ends the process.
-void CatchInterrupt();
+enum class SecondInterrupt {
+  kEndsProcess,  // whoever asks too late is ended by the system
+  kIsCaught,     // for a program that goes on: each one only sets the flag
+};
+
+// From now on SIGINT sets the flag and makes a blocked read of a terminal return.
+void CatchInterrupt(SecondInterrupt second);
 bool Interrupted();
+void ForgetInterrupt();
 
 }  // namespace spry

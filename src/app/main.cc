@@ -46,9 +46,9 @@ int Run(int argc, char** argv) {
   bench.require_subcommand(1);
   bench.footer("Example:\n  spry bench latency model.gguf --batch-size 8");
   const Command commands[] = {
-      AddGenerate(parser),     AddBenchLatency(bench),   AddBenchThroughput(bench),
-      AddBenchOverhead(bench), AddBenchAttention(bench), AddBenchGemm(bench),
-      AddInspect(parser),      AddBackends(parser),
+      AddGenerate(parser),       AddChat(parser),         AddBenchLatency(bench),
+      AddBenchThroughput(bench), AddBenchOverhead(bench), AddBenchAttention(bench),
+      AddBenchGemm(bench),       AddInspect(parser),      AddBackends(parser),
   };
 
   try {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device/null/null_device.h"
+#include "tests/app/null_answers.h"
 #include "tests/app/program_run.h"
 
 namespace spry {
@@ -15,20 +15,6 @@ namespace {
 namespace json = boost::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-constexpr int kVocab = 512;  // of MakeModel
-
-// What the null device answers to `prompt`.
-std::vector<int> Expected(std::vector<int> prompt, int count) {
-  std::vector<int> outputs;
-  int token = prompt.back();
-  int position = static_cast<int>(prompt.size()) - 1;
-  for (int i = 0; i < count; ++i) {
-    token = NullToken(token, position++, kVocab);
-    outputs.push_back(token);
-  }
-  return outputs;
-}
 
 std::vector<json::object> Lines(const std::string& text) {
   std::vector<json::object> lines;
@@ -157,25 +143,6 @@ TEST_F(GenerateTest, WithoutATokenizerIdsStandForText) {
   const std::vector<int> ids = Expected({3}, 2);
   const ProgramResult r = Generate("--input in.jsonl");
   EXPECT_EQ(r.out, std::to_string(ids[0]) + " " + std::to_string(ids[1]) + "\n");
-}
-
-// A vocabulary in which id i is the i-th letter of a.. (then of A..), one letter each.
-void AddTokenizer(const std::filesystem::path& folder) {
-  std::string vocab = "{";
-  for (int i = 0; i < 26; ++i) {
-    vocab += (i == 0 ? "\"" : ",\"") + std::string(1, static_cast<char>('a' + i)) +
-             "\":" + std::to_string(i);
-  }
-  for (int i = 26; i < kVocab; ++i)
-    vocab += ",\"<" + std::to_string(i) + ">\":" + std::to_string(i);
-  WriteText(folder / "vocab.json", vocab + "}");
-  WriteText(folder / "merges.txt", "#version: 0.2\n");
-}
-
-std::string Spelled(const std::vector<int>& ids) {
-  std::string text;
-  for (const int id : ids) text += "<" + std::to_string(id) + ">";
-  return text;
 }
 
 TEST_F(GenerateTest, TextComesFromFlagsFilesAndStdin) {

@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 TEST_F(ProgramTest, VersionAndHelp) {
   EXPECT_THAT(Spry("--version").out, ::testing::ContainsRegex("^spry [0-9]+\\.[0-9]+\\.[0-9]+\n$"));
   for (const char* command :
-       {"", "generate", "bench", "bench latency", "bench throughput", "bench overhead",
+       {"", "generate", "chat", "bench", "bench latency", "bench throughput", "bench overhead",
         "bench attention", "bench gemm", "inspect", "backends"}) {
     const ProgramResult r = Spry(std::string(command) + " --help");
     EXPECT_EQ(r.exit_code, 0) << command;

@@ -1,0 +1,180 @@
+// spry chat: a dialogue at the terminal. Each answer is a request of its own whose prompt is the
+// whole dialogue; the prefix cache keeps what was said before.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "app/command.h"
+#include "app/dialogue.h"
+#include "app/flags.h"
+#include "app/interrupt.h"
+#include "app/line_editor.h"
+#include "app/load_model.h"
+#include "app/request_output.h"
+#include "app/sampling_fields.h"
+#include "app/write_text.h"
+#include "text/chat_template.h"
+
+namespace spry {
+namespace {
+
+constexpr char kCommands[] =
+    "/clear         forget what was said\n"
+    "/system TEXT   instructions for the model from now on; without TEXT none\n"
+    "/save FILE     write the dialogue as JSON\n"
+    "/exit          leave, as Ctrl-D does\n"
+    "Ctrl-C stops an answer. A message that begins with a slash needs a space before it.\n";
+
+struct ChatFlags {
+  DeviceFlags device;
+  ModelFlags model;
+  SamplingFields sampling;
+  std::string system;
+};
+
+class Chat {
+ public:
+  Chat(const ChatFlags& flags, LoadedModel model, ChatTemplate chat_template)
+      : model_(std::move(model)), template_(std::move(chat_template)), editor_("> ") {
+    dialogue_.SetSystem(flags.system);
+    sampling_ = DefaultSampling(model_.config.sampling_defaults);
+    sampling_.max_tokens = std::numeric_limits<int>::max();  // what the model's length leaves
+    flags.sampling.ApplyTo(sampling_);
+  }
+
+  Result<int> Run() {
+    if (editor_.at_terminal()) fmt::print(stderr, "/help lists the commands\n");
+    std::string line;
+    while (true) {
+      ForgetInterrupt();
+      SPRY_ASSIGN_OR_RETURN(const LineEditor::Outcome outcome, editor_.Read(line));
+      if (outcome == LineEditor::Outcome::kEnd) break;
+      if (outcome == LineEditor::Outcome::kInterrupted) {
+        if (!editor_.at_terminal()) return kExitInterrupted;
+        fmt::print(stderr, "\n(Ctrl-D or /exit leaves)\n");
+        continue;
+      }
+      if (line == "/exit") return Code();
+      SPRY_RETURN_IF_ERROR(line.starts_with('/') ? Obey(line) : Say(std::move(line)));
+      line.clear();
+    }
+    if (editor_.at_terminal()) SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
+    return Code();
+  }
+
+ private:
+  // A person saw each complaint; a script asks the exit code.
+  int Code() const { return failed_ && !editor_.at_terminal() ? kExitFailed : kExitDone; }
+
+  void Complain(const std::string& message) {
+    failed_ = true;
+    fmt::print(stderr, "spry: {}\n", message);
+  }
+
+  Status Obey(const std::string& line) {
+    const size_t space = line.find(' ');
+    const std::string command = line.substr(0, space);
+    const std::string argument = space == std::string::npos ? "" : line.substr(space + 1);
+    if (command == "/help") return WriteStdout(kCommands);
+    if (command == "/clear") {
+      dialogue_.Clear();
+    } else if (command == "/system") {
+      dialogue_.SetSystem(argument);
+    } else if (command == "/save" && !argument.empty()) {
+      const Status saved = WriteFile(argument, dialogue_.ToJson());
+      if (!saved.ok()) Complain(saved.message());
+    } else if (command == "/save") {
+      Complain("/save needs the name of a file");
+    } else {
+      Complain(fmt::format("there is no command {}; /help lists them", command));
+    }
+    return {};
+  }
+
+  // A message of the user, and the answer. What cannot be answered is not kept.
+  Status Say(std::string message) {
+    if (message.find_first_not_of(" \t\r") == std::string::npos) return {};
+    dialogue_.AddUser(std::move(message));
+    const Result<RequestId> request = Ask();
+    if (!request.ok()) {
+      dialogue_.DropLast();
+      Complain(request.status().message());
+      return {};
+    }
+    return Answer(*request);
+  }
+
+  Result<RequestId> Ask() {
+    SPRY_ASSIGN_OR_RETURN(
+        const std::string text,
+        template_.Render({.messages = dialogue_.Messages(), .add_generation_prompt = true}));
+    // The template has written its special tokens itself.
+    return model_.engine->Submit(
+        {.prompt = model_.tokenizer->Encode(text, /*add_special_tokens=*/false),
+         .sampling = sampling_});
+  }
+
+  Status Answer(RequestId request) {
+    RequestOutput output({.tokenizer = model_.tokenizer.get(), .sampling = sampling_});
+    while (!output.finished() && !Interrupted()) {
+      SPRY_ASSIGN_OR_RETURN(const std::span<const TokenEvent> events, model_.engine->Step());
+      for (const TokenEvent& event : events) {
+        SPRY_RETURN_IF_ERROR(WriteStdout(output.Take(event)));
+      }
+    }
+    model_.engine->Cancel(request);  // no more than a word to one that has ended
+    SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
+    if (output.finish() == FinishReason::kError) {
+      dialogue_.DropLast();
+      Complain("the model gave no usable logits (NaN); the answer was stopped");
+      return {};
+    }
+    if (output.finish() == FinishReason::kLength) {
+      fmt::print(stderr, "(the answer was cut at its length limit)\n");
+    }
+    dialogue_.AddAssistant(output.text());
+    return {};
+  }
+
+  LoadedModel model_;
+  ChatTemplate template_;
+  LineEditor editor_;
+  Dialogue dialogue_;
+  SamplingParams sampling_;
+  bool failed_ = false;
+};
+
+Result<int> RunChat(const ChatFlags& flags) {
+  SPRY_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags.device, flags.model));
+  if (model.tokenizer == nullptr || !model.chat_template) {
+    return InvalidArgument(fmt::format("{}: it has no {}, which a chat needs; try spry generate",
+                                       flags.model.model,
+                                       model.tokenizer == nullptr ? "tokenizer" : "chat template"));
+  }
+  SPRY_ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(*model.chat_template));
+  CatchInterrupt(SecondInterrupt::kIsCaught);
+  return Chat(flags, std::move(model), std::move(chat_template)).Run();
+}
+
+}  // namespace
+
+Command AddChat(CLI::App& parent) {
+  const auto flags = std::make_shared<ChatFlags>();
+  CLI::App& parser = *parent.add_subcommand("chat", "Talk with a model at the terminal");
+  parser.footer(std::string("While it runs:\n") + kCommands +
+                "Messages may also come from a pipe, one a line.\n\n"
+                "Example:\n"
+                "  spry chat SmolLM2-135M-Instruct.Q4_1.gguf --system 'Answer in one sentence.'");
+  parser.add_option("--system", flags->system, "Instructions for the model")->type_name("TEXT");
+  AddModelFlags(parser, flags->model);
+  AddSamplingFlags(parser, flags->sampling);
+  AddDeviceFlags(parser, flags->device);
+  return {.parser = &parser, .run = [flags] { return RunChat(*flags); }};
+}
+
+}  // namespace spry
