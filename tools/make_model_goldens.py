@@ -37,6 +37,10 @@ VARIANTS = {
     "opt": (OPTForCausalLM, OPTConfig(**OPT)),
     "opt-no-final-norm": (OPTForCausalLM, OPTConfig(**OPT, _remove_final_layer_norm=True)),
     "opt-no-bias": (OPTForCausalLM, OPTConfig(**OPT, enable_bias=False)),
+    "opt-350m": (OPTForCausalLM, OPTConfig(
+        **{**OPT, "hidden_size": 16, "word_embed_proj_dim": 8}, do_layer_norm_before=False)),
+    "opt-projected-untied": (OPTForCausalLM, OPTConfig(
+        **{**OPT, "word_embed_proj_dim": 40}, enable_bias=False, tie_word_embeddings=False)),
 }
 
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "checkpoint/dummy_weights.h"
@@ -42,10 +43,17 @@ Result<Checkpoint> OpenFolder(const fs::path& folder) {
   return checkpoint;
 }
 
-// Early OPT checkpoints lack the outer "model.".
+constexpr std::string_view kOptDecoderParts[] = {"embed_tokens.", "embed_positions.",
+                                                 "layers.",       "project_in.",
+                                                 "project_out.",  "final_layer_norm."};
+
+// OPT checkpoints saved from an inner module lack the outer "model." (opt-350m as it was published)
+// or "model.decoder.".
 void CompleteOptNames(std::vector<FileTensor>& tensors) {
   for (FileTensor& tensor : tensors) {
     if (tensor.name.starts_with("decoder.")) tensor.name.insert(0, "model.");
+    const auto begins = [&](std::string_view part) { return tensor.name.starts_with(part); };
+    if (std::ranges::any_of(kOptDecoderParts, begins)) tensor.name.insert(0, "model.decoder.");
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "ops/activation.h"
 #include "ops/attention/attention.h"
+#include "ops/embed.h"
 #include "ops/linear.h"
 #include "ops/rope.h"
 
@@ -43,6 +44,7 @@ std::string DescribeParams(const OpRecord& op) {
           params.has_residual ? ", +residual" : "",
           params.activation == Activation::kNone ? "" : ", act=" + Describe(params.activation));
     }
+    case OpId::kEmbed: return op.params.As<EmbedParams>().positions_only ? ", positions only" : "";
     case OpId::kActivation:
     case OpId::kGatedActivation:
       return ", act=" + Describe(op.params.As<ActivationParams>().activation);

@@ -126,6 +126,12 @@ TEST(HfConfig, ReadsOpt) {
   EXPECT_TRUE(older->remove_final_layer_norm);
   EXPECT_FALSE(older->mlp_bias);
   EXPECT_EQ(older->word_embed_proj_dim, 8);
+  EXPECT_THAT(
+      ReadError(
+          R"({"architectures":["OPTForCausalLM"],"vocab_size":32,"hidden_size":16,"ffn_dim":32,)"
+          R"("num_hidden_layers":1,"num_attention_heads":4,)"
+          R"("layer_norm_elementwise_affine":false})"),
+      HasSubstr("\"layer_norm_elementwise_affine\" is 'false', expected true"));
 }
 
 TEST(HfConfig, ReadsTheModelsOfTheBenchmarks) {

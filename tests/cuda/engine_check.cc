@@ -67,6 +67,10 @@ ModelConfig SmallLlama() {
   return config;
 }
 
+std::string NameOf(const ModelConfig& config) {
+  return config.architecture + (config.do_layer_norm_before ? "" : " with post-norms");
+}
+
 // ---- traffic ----
 
 GenerationRequest RandomRequest(Random& random, int64_t vocab_size) {
@@ -148,8 +152,8 @@ void CheckAllGraphs(Report& report, const std::string& name, const ModelConfig& 
 }  // namespace
 
 void CheckTraffic(Report& report, const CheckOptions& options) {
-  for (const ModelConfig& config : {TinyLlamaConfig(), TinyOptConfig()}) {
-    const std::string name = config.architecture + " traffic";
+  for (const ModelConfig& config : {TinyLlamaConfig(), TinyOptConfig(), TinyPostNormOptConfig()}) {
+    const std::string name = NameOf(config) + " traffic";
     const Generation expected = RunTraffic(CpuReference(options.threads), config, /*run_ahead=*/1);
     report.Expect(expected.preemptions > 0, name,
                   fmt::format("{} preemptions on the CPU, {}", expected.preemptions,
@@ -185,7 +189,7 @@ std::vector<float> FirstLogits(std::unique_ptr<Device> device, const ModelConfig
 }  // namespace
 
 void CheckHalfPrecision(Report& report, const CheckOptions& options) {
-  for (ModelConfig config : {TinyLlamaConfig(), TinyOptConfig()}) {
+  for (ModelConfig config : {TinyLlamaConfig(), TinyOptConfig(), TinyPostNormOptConfig()}) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       config.dtype = dtype;
       const std::vector<float> expected = FirstLogits(CpuReference(options.threads), config);
@@ -201,7 +205,7 @@ void CheckHalfPrecision(Report& report, const CheckOptions& options) {
       const double allowed = dtype == DType::kBF16 ? 2e-2 : 2.5e-3;
       report.Expect(
           relative < allowed,  // false for NaN
-          fmt::format("{} in {}", config.architecture, Traits(dtype).name),
+          fmt::format("{} in {}", NameOf(config), Traits(dtype).name),
           fmt::format("logits off by {:.2e} of their size, allowed {:.1e}", relative, allowed));
     }
   }
@@ -239,7 +243,7 @@ Generation DrawAll(const ModelConfig& config, std::vector<GenerationRequest> req
 }  // namespace
 
 void CheckDraws(Report& report, const CheckOptions&) {
-  for (ModelConfig config : {TinyLlamaConfig(), TinyOptConfig()}) {
+  for (ModelConfig config : {TinyLlamaConfig(), TinyOptConfig(), TinyPostNormOptConfig()}) {
     config.vocab_size = 20000;  // for few rows a kernel of its own
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       config.dtype = dtype;

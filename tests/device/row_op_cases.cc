@@ -72,6 +72,29 @@ RowOpCase EmbedCase(DType dtype, bool with_positions) {
       .max_error = 2.0};
 }
 
+RowOpCase EmbedPositionsCase() {
+  constexpr int64_t kWidth = 100;
+  constexpr int kOffset = 2;
+  const TestWeight positions =
+      RandomWeight("positions", DType::kBF16, Shape{kRowOpPositions + kOffset, kWidth}, 1.0f, 13);
+  return {.name = "embed positions only",
+          .input_widths = {1},
+          .build =
+              [=](Tracer& tracer, std::span<const Tensor>) {
+                return EmbedPositions(tracer, positions.handle, {.position_offset = kOffset});
+              },
+          .expect =
+              [=](std::span<const double>, InputToken token) {
+                std::vector<ExpectedValue> row;
+                for (int64_t i = 0; i < kWidth; ++i) {
+                  const double value = positions.values[(token.position + kOffset) * kWidth + i];
+                  row.push_back({value, std::abs(value)});
+                }
+                return row;
+              },
+          .max_error = 0.0};
+}
+
 // ---- norms ----
 
 RowOpCase NormCase(bool layer_norm, int64_t width) {
@@ -318,6 +341,7 @@ std::vector<RowOpCase> RowOpCases() {
     cases.push_back(EmbedCase(dtype, /*with_positions=*/false));
   }
   cases.push_back(EmbedCase(DType::kF32, /*with_positions=*/true));
+  cases.push_back(EmbedPositionsCase());
   for (const int64_t width : {1, 15, 16, 17, 64, 100, 576}) {
     cases.push_back(NormCase(/*layer_norm=*/true, width));
     cases.push_back(NormCase(/*layer_norm=*/false, width));

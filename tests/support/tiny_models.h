@@ -33,6 +33,14 @@ inline ModelConfig TinyOptConfig() {
   return config;
 }
 
+// The form of opt-350m: norms after the sums, token rows narrower than the model.
+inline ModelConfig TinyPostNormOptConfig() {
+  ModelConfig config = TinyOptConfig();
+  config.do_layer_norm_before = false;
+  config.word_embed_proj_dim = config.hidden_size / 2;
+  return config;
+}
+
 inline Checkpoint DummyCheckpoint(const ModelConfig& config, uint64_t seed = 7) {
   return {.format = "dummy",
           .config = config,

@@ -11,7 +11,7 @@ constexpr int kThreads = 256;
 
 struct EmbedArgs {
   Matrix x;
-  WeightMatrix table;
+  WeightMatrix table;      // of tokens, or of positions where there are only those
   WeightMatrix positions;  // data null: none
   EmbedParams params;
 };
@@ -27,12 +27,12 @@ __global__ void __launch_bounds__(kThreads)
   const bool live = state.token_rows[t] >= 0;  // not in the padding of the bucket either
   const T* table = reinterpret_cast<const T*>(args.table.data);
   const T* positions = reinterpret_cast<const T*>(args.positions.data);
-  const int64_t token = state.token_ids[t];
   const int64_t position = state.positions[t] + args.params.position_offset;
+  const int64_t row = args.params.positions_only ? position : state.token_ids[t];
   for (int64_t i = threadIdx.x; i < width; i += kThreads) {
     float value = 0.0f;
     if (live) {
-      value = ToFloat(table[WeightOffset(args.table, token, i)]);
+      value = ToFloat(table[WeightOffset(args.table, row, i)]);
       if (positions != nullptr) {
         value += ToFloat(positions[WeightOffset(args.positions, position, i)]);
       }

@@ -25,13 +25,14 @@ struct Table {
 
 struct Args {
   Matrix x;
-  Table tokens;
+  Table table;  // of tokens, or of positions where there are only those
+  bool positions_only = false;
   bool has_positions = false;
   Table positions;
   int32_t position_offset = 0;
 };
 
-// By tokens. x = token row + position row, one add.
+// By tokens. x = token row + position row, one add; or either row alone.
 void Run(const void* opaque, const StepState& state, Worker& worker) {
   const Args& args = *static_cast<const Args*>(opaque);
   float* position = reinterpret_cast<float*>(worker.scratch().data());
@@ -42,9 +43,10 @@ void Run(const void* opaque, const StepState& state, Worker& worker) {
       std::fill_n(x, args.x.width, 0.0f);
       continue;
     }
-    args.tokens.Read(state.token_ids[t], x);
+    const int64_t place = int64_t{state.positions[t]} + args.position_offset;
+    args.table.Read(args.positions_only ? place : state.token_ids[t], x);
     if (!args.has_positions) continue;
-    args.positions.Read(state.positions[t] + args.position_offset, position);
+    args.positions.Read(place, position);
     for (int64_t i = 0; i < args.x.width; ++i) x[i] += position[i];
   }
 }
@@ -64,11 +66,13 @@ Result<Table> LoadTable(WeightId id, BindContext& context) {
 }  // namespace
 
 Result<BoundCall> BindEmbed(const OpRecord& op, BindContext& context) {
+  const EmbedParams params = op.params.As<EmbedParams>();
   Args args{.x = context.Resolve(op.outputs[0]),
+            .positions_only = params.positions_only,
             .has_positions = op.weights.size() > 1,
-            .position_offset = op.params.As<EmbedParams>().position_offset};
+            .position_offset = params.position_offset};
   CHECK(args.x.width * static_cast<int64_t>(sizeof(float)) <= kWorkerScratchBytes);
-  SPRY_ASSIGN_OR_RETURN(args.tokens, LoadTable(op.weights[0], context));
+  SPRY_ASSIGN_OR_RETURN(args.table, LoadTable(op.weights[0], context));
   if (args.has_positions) {
     SPRY_ASSIGN_OR_RETURN(args.positions, LoadTable(op.weights[1], context));
   }

@@ -21,7 +21,8 @@ struct EmbedTable {
 
 struct EmbedArgs {
   Matrix x;
-  EmbedTable tokens;
+  EmbedTable table;  // of tokens, or of positions where there are only those
+  bool positions_only = false;
   bool has_positions = false;
   EmbedTable positions;
   int32_t position_offset = 0;
@@ -39,9 +40,10 @@ void RunEmbed(const void* opaque, const StepState& state, Worker& worker) {
       std::fill_n(x, width, 0.0f);
       continue;
     }
-    args.tokens.Read(state.token_ids[t], width, x);
+    const int64_t place = int64_t{state.positions[t]} + args.position_offset;
+    args.table.Read(args.positions_only ? place : state.token_ids[t], width, x);
     if (!args.has_positions) continue;
-    args.positions.Read(state.positions[t] + args.position_offset, width, position);
+    args.positions.Read(place, width, position);
     args.add(x, position, width, x);
   }
 }
@@ -65,12 +67,14 @@ Result<EmbedTable> LoadTable(WeightId id, BindContext& context, const RowKernels
 }  // namespace
 
 Result<BoundCall> BindEmbed(const OpRecord& op, BindContext& context, const RowKernels& kernels) {
+  const EmbedParams params = op.params.As<EmbedParams>();
   EmbedArgs args = {.x = context.Resolve(op.outputs[0]),
+                    .positions_only = params.positions_only,
                     .has_positions = op.weights.size() > 1,
-                    .position_offset = op.params.As<EmbedParams>().position_offset,
+                    .position_offset = params.position_offset,
                     .add = kernels.add};
   CHECK(args.x.width * static_cast<int64_t>(sizeof(float)) <= kWorkerScratchBytes);
-  SPRY_ASSIGN_OR_RETURN(args.tokens, LoadTable(op.weights[0], context, kernels));
+  SPRY_ASSIGN_OR_RETURN(args.table, LoadTable(op.weights[0], context, kernels));
   if (args.has_positions) {
     SPRY_ASSIGN_OR_RETURN(args.positions, LoadTable(op.weights[1], context, kernels));
   }
