@@ -13,8 +13,10 @@
 
 namespace spry::testing {
 
-std::vector<AttentionCase> AttentionCases() {
-  std::vector<AttentionCase> cases;
+namespace {
+
+// Heads, sizes, blocks and cache types.
+void AddShapes(std::vector<AttentionCase>& cases) {
   for (const int block_size : {8, 16, 32, 64, 128, 256}) {
     cases.push_back(
         {.name = "grouped, blocks of " + std::to_string(block_size), .block_size = block_size});
@@ -49,10 +51,38 @@ std::vector<AttentionCase> AttentionCases() {
                    .scale = 0.05f});
   cases.push_back({.name = "bf16 cache", .kv = DType::kBF16});
   cases.push_back({.name = "f16 cache", .kv = DType::kF16});
+}
+
+// What changes or hides scores.
+void AddScoreForms(std::vector<AttentionCase>& cases) {
   for (const int window : {1, 4, 16, 100, 600}) {
     cases.push_back({.name = "window " + std::to_string(window), .window = window});
   }
+  for (const int window : {511, 513, 1025}) {
+    cases.push_back({.name = "grouped 8, window " + std::to_string(window),
+                     .num_heads = 8,
+                     .num_kv_heads = 1,
+                     .block_size = 8,
+                     .kv = DType::kF16,
+                     .window = window});
+  }
+  cases.push_back({.name = "head size 80, window 3, sinks",
+                   .num_heads = 3,
+                   .num_kv_heads = 1,
+                   .head_dim = 80,
+                   .v_head_dim = 80,
+                   .block_size = 64,
+                   .kv = DType::kBF16,
+                   .window = 3,
+                   .sinks = true});
   cases.push_back({.name = "soft cap", .scale = 2.0f, .soft_cap = 3.0f});
+  cases.push_back({.name = "soft cap, alibi, head size 64",
+                   .head_dim = 64,
+                   .v_head_dim = 64,
+                   .kv = DType::kF16,
+                   .scale = 1.0f,
+                   .soft_cap = 20.0f,
+                   .alibi = true});
   cases.push_back({.name = "alibi", .alibi = true});
   cases.push_back({.name = "sinks", .sinks = true});
   cases.push_back({.name = "all at once",
@@ -61,6 +91,14 @@ std::vector<AttentionCase> AttentionCases() {
                    .soft_cap = 5.0f,
                    .alibi = true,
                    .sinks = true});
+}
+
+}  // namespace
+
+std::vector<AttentionCase> AttentionCases() {
+  std::vector<AttentionCase> cases;
+  AddShapes(cases);
+  AddScoreForms(cases);
   return cases;
 }
 
@@ -71,6 +109,12 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
   const int64_t v_width = int64_t{c.num_kv_heads} * c.v_head_dim;
   table_ = RandomWeight("qkv", c.compute, Shape{kAttentionTableRows, q_width + k_width + v_width},
                         1.5f, 51);
+  if (c.last_id_is_nan) {
+    std::vector<float> floats(table_.values.begin(), table_.values.end());
+    std::fill(floats.end() - table_.handle.shape[1], floats.end(),
+              std::numeric_limits<float>::quiet_NaN());
+    table_ = FloatWeight("qkv", table_.handle.shape, std::move(floats));
+  }
   std::vector<float> slopes;
   for (int h = 1; h <= c.num_heads; ++h) slopes.push_back(std::exp2(-8.0f * h / c.num_heads));
   slopes_ = FloatWeight("slopes", Shape{c.num_heads}, slopes);
@@ -79,6 +123,9 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
       "attention",
       {.compute = c.compute, .activation = target.ActivationDType(c.compute), .kv = c.kv});
   const Tensor x = Embed(tracer, table_.handle);
+  AttentionWeights weights;
+  if (c.alibi) weights.alibi_slopes = slopes_.handle;
+  if (c.sinks) weights.sinks = sinks_.handle;
   output_ = Attention(tracer, x.Columns(0, q_width), x.Columns(q_width, k_width),
                       x.Columns(q_width + k_width, v_width),
                       {.num_heads = c.num_heads,
@@ -87,24 +134,16 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
                        .v_head_dim = c.v_head_dim,
                        .scale = c.scale,
                        .window = c.window,
-                       .soft_cap = c.soft_cap,
-                       .has_alibi = c.alibi,
-                       .has_sinks = c.sinks});
+                       .soft_cap = c.soft_cap},
+                      weights);
   if (c.compute != DType::kF32) {
     identity_ = IdentityWeight(output_.width);
     output_ = Linear(tracer, output_, {&identity_.handle, 1}, {}, {.logits = true});
   }
-  const WeightId slopes_id = tracer.AddWeight({&slopes_.handle, 1});
-  const WeightId sinks_id = tracer.AddWeight({&sinks_.handle, 1});
   tracer.SetLogits(output_);  // keeps it to the end
   tracer.Emit({.id = OpId::kAdvance});
   program_ = std::make_unique<Program>(*tracer.Finish(kAttentionTableRows));
   FuseOps(*program_, c.fusions);
-  for (OpRecord& op : program_->ops) {
-    if (op.id != OpId::kAttention) continue;
-    if (c.alibi) op.weights.Add(slopes_id);
-    if (c.sinks) op.weights.Add(sinks_id);
-  }
   blocks_per_row_ = (kAttentionMaxTokens + c.block_size - 1) / c.block_size;
   const int num_blocks = blocks_per_row_ * kAttentionMaxRows;
   block_order_.resize(num_blocks);

@@ -28,6 +28,7 @@ struct AttentionCase {
   float soft_cap = 0.0f;
   bool alibi = false;
   bool sinks = false;
+  bool last_id_is_nan = false;  // its query, key and value
   Fusions fusions;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "ops/embed.h"
 #include "tests/device/attention_harness.h"
 #include "tests/device/cpu_targets.h"
 
@@ -156,7 +157,8 @@ TEST(Attention, CutsOfASequenceDoNotChangeBits) {
 
 TEST(Attention, CutsNearSegmentsDoNotChangeBits) {
   for (const auto& target : CpuTargets(/*threads=*/1)) {
-    for (const char* name : {"grouped, blocks of 16", "window 600", "all at once"}) {
+    for (const char* name : {"grouped, blocks of 16", "window 600", "grouped 8, window 511",
+                             "grouped 8, window 513", "alibi", "sinks", "all at once"}) {
       for (const AttentionCase& attention_case : AttentionCases()) {
         if (attention_case.name != name) continue;
         AttentionRunner runner(attention_case, *target, /*seed=*/15);
@@ -184,6 +186,53 @@ TEST(Attention, ThreadsDoNotChangeBits) {
                   RunAlone(alone, /*row=*/0, ids, {30, 1, 1}))
             << attention_case.name << ", " << several[i]->name();
       }
+    }
+  }
+}
+
+// What a window hides is not weighed with 0, which would keep its NaNs, but not weighed at all.
+TEST(Attention, WhatTheWindowHidesMayBeNan) {
+  const auto nan_id = static_cast<int32_t>(kAttentionTableRows - 1);
+  for (const auto& target : CpuTargets(/*threads=*/2)) {
+    for (const int window : {1, 5, 16, 33, 520}) {
+      const AttentionCase attention_case{.name = "window " + std::to_string(window),
+                                         .num_heads = 6,
+                                         .num_kv_heads = 2,
+                                         .window = window,
+                                         .last_id_is_nan = true};
+      AttentionRunner runner(attention_case, *target, /*seed=*/22);
+      std::vector<int32_t> ids = SomeIds(/*count=*/1100, /*seed=*/23);
+      for (int32_t& id : ids) id = std::min(id, nan_id - 1);
+      constexpr int kNans = 130;
+      std::fill_n(ids.begin(), kNans, nan_id);
+      const std::vector<float> whole = RunAlone(runner, /*row=*/0, ids, {});
+      const std::vector<float> cut = RunAlone(runner, /*row=*/1, ids, {700, 1, 1, 350, 1, 1});
+      const auto sees_nan = [&](int64_t position) { return position - window + 1 < kNans; };
+      for (int64_t i = 0; i < std::ssize(whole); ++i) {
+        const int64_t position = i / runner.output_width();
+        ASSERT_EQ(std::isnan(whole[i]), sees_nan(position))
+            << attention_case.name << ", " << target->name() << ", position " << position;
+        ASSERT_TRUE(cut[i] == whole[i] || sees_nan(position));
+      }
+    }
+  }
+}
+
+TEST(Attention, WeightsHaveAValueForEachHead) {
+  const TestWeight few = RandomWeight("model.sinks", DType::kF32, Shape{3}, 1.0f, 24);
+  const TestWeight table = RandomWeight("qkv", DType::kF32, Shape{8, 16}, 1.0f, 25);
+  for (const bool as_sinks : {false, true}) {
+    Tracer tracer("attention", {});
+    const Tensor x = Embed(tracer, table.handle);
+    AttentionWeights weights;
+    (as_sinks ? weights.sinks : weights.alibi_slopes) = few.handle;
+    Attention(tracer, x, x, x, {.num_heads = 4, .num_kv_heads = 4, .head_dim = 4, .v_head_dim = 4},
+              weights);
+    const Result<Program> program = tracer.Finish(8);
+    ASSERT_FALSE(program.ok());
+    for (const char* part : {"attention", "H", "4", "model.sinks", "3"}) {
+      EXPECT_NE(program.status().message().find(part), std::string::npos)
+          << program.status().message();
     }
   }
 }

@@ -60,8 +60,8 @@ TEST(KernelChoice, WhatTheVectorBackendLacksIsTheReferences) {
   };
   AttentionConfig config{.kv = DType::kBF16, .head_dim = 64, .v_head_dim = 64};
   EXPECT_EQ(serves(config), "cpu");
-  config.window = true;
-  EXPECT_EQ(serves(config), "cpu-reference");
+  config.window = config.soft_cap = config.alibi = config.sinks = true;
+  EXPECT_EQ(serves(config), "cpu");
   config = {.head_dim = 72, .v_head_dim = 64};
   EXPECT_EQ(serves(config), "cpu-reference");
   EXPECT_THAT(SelectAttentionBackend(facts, config, "cpu").status().message(),

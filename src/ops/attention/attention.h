@@ -15,6 +15,8 @@
 // not depend on batch, chunk or thread count.
 #pragma once
 
+#include <optional>
+
 #include "program/tracer.h"
 
 namespace spry {
@@ -22,7 +24,7 @@ namespace spry {
 inline constexpr int kKvSegment = 512;  // tokens; a multiple of every block size
 
 struct AttentionParams {
-  LayerIdx layer;
+  LayerIdx layer;  // set by Attention()
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
@@ -30,8 +32,14 @@ struct AttentionParams {
   float scale = 1.0f;
   int32_t window = 0;      // tokens, itself included; 0: none
   float soft_cap = 0.0f;   // 0: none
-  bool has_alibi = false;  // weights: slopes [H] f32
-  bool has_sinks = false;  // weights (after slopes): sinks [H] f32
+  bool has_alibi = false;  // set by Attention(); the op's weights: slopes
+  bool has_sinks = false;  // set by Attention(); the op's weights, after slopes: sinks
+};
+
+// [H] each, of any plain dtype; computed with as f32.
+struct AttentionWeights {
+  std::optional<WeightHandle> alibi_slopes;
+  std::optional<WeightHandle> sinks;
 };
 
 // inputs of attention: q; after fusion q, k, v, and the op writes k and v to the cache first.
@@ -39,8 +47,8 @@ struct WriteKvParams {
   LayerIdx layer;
 };
 
-// Emits write_kv and attention, in this order. params.layer is set here.
+// Emits write_kv and attention, in this order.
 Tensor Attention(Tracer& tracer, const Tensor& q, const Tensor& k, const Tensor& v,
-                 AttentionParams params);
+                 AttentionParams params, const AttentionWeights& weights = {});
 
 }  // namespace spry

@@ -19,6 +19,8 @@ constexpr int kTilesPerSegment = kKvSegment / 8;  // with the smallest tiles
 struct AttentionArgs {
   const AttentionKernels* kernels = nullptr;
   AttentionParams params;
+  const float* slopes = nullptr;  // with alibi
+  const float* sinks = nullptr;   // with sinks
   Matrix q, out;
   KvTiles layout;
   int kind = 0;
@@ -43,6 +45,29 @@ struct WorkerMemory {
   const std::byte* values[kTilesPerSegment];
 };
 static_assert(sizeof(WorkerMemory) <= kWorkerScratchBytes);
+
+// A sink is one more key, without a value.
+alignas(64) constexpr float kNoOutput[kMaxHeadDim] = {};
+
+void AddSink(const AttentionArgs& args, int64_t head, SoftmaxState& state, float* output) {
+  if (args.sinks == nullptr) return;
+  args.kernels->merge(state, output, {.max = args.sinks[head], .sum = 1.0f}, kNoOutput,
+                      args.params.v_head_dim);
+}
+
+// The first key that the token at `position` sees.
+int64_t FirstKey(const AttentionArgs& args, int64_t position) {
+  return args.params.window > 0 ? std::max<int64_t>(0, position + 1 - args.params.window) : 0;
+}
+
+// How many tokens from the one at `position` on see keys from the same first to the same last
+// segment.
+int64_t TokensAlike(const AttentionArgs& args, int64_t position) {
+  const int64_t at_end = kKvSegment - position % kKvSegment;
+  if (args.params.window == 0) return at_end;
+  const int64_t first = position + 1 - args.params.window;
+  return std::min(at_end, kKvSegment - (first < 0 ? first : first % kKvSegment));
+}
 
 // Line l of a row and kv head is query head l % group of token l / group.
 struct RowLines {
@@ -73,11 +98,9 @@ class LineRunner {
   // The lines [begin, end) of a row and kv head, all their segments one after another.
   void Run(const RowLines& row, int kv_head, int64_t begin, int64_t end) {
     while (begin < end) {
-      // The lines of a block end in one segment.
       const int64_t token = begin / args_.group;
-      const int64_t in_segment = kKvSegment - (row.position + token) % kKvSegment;
-      const int64_t cut =
-          std::min({end, begin + args_.kernels->max_lines, (token + in_segment) * args_.group});
+      const int64_t alike = token + TokensAlike(args_, row.position + token);
+      const int64_t cut = std::min({end, begin + args_.kernels->max_lines, alike * args_.group});
       RunBlock(row, kv_head, begin, static_cast<int>(cut - begin));
       begin = cut;
     }
@@ -99,6 +122,8 @@ class LineRunner {
     AttentionBlock block = {.head_dim = args_.params.head_dim,
                             .v_head_dim = args_.params.v_head_dim,
                             .scale = args_.params.scale,
+                            .soft_cap = args_.params.soft_cap,
+                            .has_alibi = args_.slopes != nullptr,
                             .keys = memory_.keys,
                             .values = memory_.values,
                             .scores = memory_.scores};
@@ -106,6 +131,7 @@ class LineRunner {
       const int64_t head = kv_head * args_.group + (begin + l) % args_.group;
       block.queries[l] =
           args_.q.Row(row.first_token + (begin + l) / args_.group) + head * args_.params.head_dim;
+      if (block.has_alibi) block.slopes[l] = args_.slopes[head];
     }
     return block;
   }
@@ -116,12 +142,13 @@ class LineRunner {
       return;
     }
     found_ = {.blocks = row.blocks, .kv_head = kv_head, .segment = segment};
-    const int64_t begin = segment * kKvSegment;
-    const int64_t end = std::min(begin + kKvSegment, row.position + row.tokens);
     const int lanes = args_.layout.lanes();
     const int block_size = args_.layout.block_size();
+    const int64_t first_key = FirstKey(args_, row.position) / block_size * block_size;
+    const int64_t begin = std::max(segment * kKvSegment, first_key);
+    const int64_t end = std::min((segment + 1) * kKvSegment, row.position + row.tokens);
     const int32_t* blocks = row.blocks + begin / block_size;
-    int i = 0;
+    int64_t i = (begin - segment * kKvSegment) / lanes;
     for (int64_t at = begin; at < end; at += block_size, ++blocks) {
       for (int slot = 0; slot < block_size; slot += lanes, ++i) {
         memory_.keys[i] = args_.cache + args_.layout.KeyTile(*blocks, kv_head, slot);
@@ -130,13 +157,22 @@ class LineRunner {
     }
   }
 
+  int64_t FirstSegment(const RowLines& row, int64_t line) const {
+    return FirstKey(args_, row.position + line / args_.group) / kKvSegment;
+  }
+
   void AttendSegment(const RowLines& row, int64_t begin, int lines, int64_t segment,
                      AttentionBlock& block) {
     for (int l = 0; l < lines; ++l) {
-      const int64_t keys = row.position + (begin + l) / args_.group + 1 - segment * kKvSegment;
+      const int64_t position = row.position + (begin + l) / args_.group;
+      const int64_t segment_begin = segment * kKvSegment;
+      const int64_t start = FirstKey(args_, position) - segment_begin;
+      const int64_t keys = position + 1 - segment_begin;
+      block.starts[l] = static_cast<int32_t>(std::max<int64_t>(start, 0));
       block.counts[l] = static_cast<int32_t>(std::min<int64_t>(keys, kKvSegment));
+      block.distances[l] = static_cast<int32_t>(segment_begin - position);
     }
-    block.first_segment = segment == 0;
+    block.first_segment = segment == FirstSegment(row, begin);
     args_.kernels->attend[args_.kind][lines - 1](block);
   }
 
@@ -145,13 +181,14 @@ class LineRunner {
     AttentionBlock block = MakeBlock(row, kv_head, begin, lines);
     block.output_stride = dim;
     SoftmaxState states[kMaxBlockLines];
+    const int64_t first = FirstSegment(row, begin);
     const int64_t last = (row.position + begin / args_.group) / kKvSegment;
-    for (int64_t segment = 0; segment <= last; ++segment) {
+    for (int64_t segment = first; segment <= last; ++segment) {
       FindTiles(row, kv_head, segment);
-      block.output = segment == 0 ? memory_.merged : memory_.next;
+      block.output = segment == first ? memory_.merged : memory_.next;
       AttendSegment(row, begin, lines, segment, block);
       for (int l = 0; l < lines; ++l) {
-        if (segment == 0) {
+        if (segment == first) {
           states[l] = block.states[l];
         } else {
           args_.kernels->merge(states[l], memory_.merged + l * dim, block.states[l],
@@ -162,6 +199,7 @@ class LineRunner {
     for (int l = 0; l < lines; ++l) {
       const int64_t head = kv_head * args_.group + (begin + l) % args_.group;
       float* out = args_.out.Row(row.first_token + (begin + l) / args_.group) + head * dim;
+      AddSink(args_, head, states[l], memory_.merged + l * dim);
       args_.kernels->finish(states[l], memory_.merged + l * dim, dim, out);
     }
   }
@@ -178,19 +216,23 @@ class LineRunner {
   Found found_;
 };
 
-// What the lines before `line` cost, in keys.
-int64_t CostBefore(const RowLines& row, int group, int64_t line) {
-  const int64_t token = line / group;
-  const int64_t first = row.position + 1 + kLineKeys;
-  return group * (token * first + token * (token - 1) / 2) + line % group * (first + token);
+// What the lines before `line` cost, in keys: a token sees all before it, at most a window.
+int64_t CostBefore(const AttentionArgs& args, const RowLines& row, int64_t line) {
+  const int64_t token = line / args.group;
+  const int64_t first = row.position + 1;
+  const int64_t window = args.params.window > 0 ? args.params.window : first + token;
+  const int64_t growing = std::clamp<int64_t>(window - row.position, 0, token);
+  const int64_t keys = growing * first + growing * (growing - 1) / 2 + (token - growing) * window;
+  const int64_t own = std::min(first + token, window);
+  return args.group * (keys + token * kLineKeys) + line % args.group * (own + kLineKeys);
 }
 
 // The first line that starts at or behind `cost`.
-int64_t LineAt(const RowLines& row, int group, int64_t cost) {
-  int64_t low = 0, high = row.tokens * group;
+int64_t LineAt(const AttentionArgs& args, const RowLines& row, int64_t cost) {
+  int64_t low = 0, high = row.tokens * args.group;
   while (low < high) {
     const int64_t middle = (low + high) / 2;
-    if (CostBefore(row, group, middle) < cost) {
+    if (CostBefore(args, row, middle) < cost) {
       low = middle + 1;
     } else {
       high = middle;
@@ -207,7 +249,7 @@ void RunWhole(const AttentionArgs& args, const StepState& state, Worker& worker)
     const StagedRow& row = state.rows[r];
     if (!row.live) continue;
     const RowLines lines = LinesOf(args, state, row);
-    total += kv_heads * CostBefore(lines, args.group, lines.tokens * args.group);
+    total += kv_heads * CostBefore(args, lines, lines.tokens * args.group);
   }
   const int64_t begin = total * worker.index() / worker.count();
   const int64_t end = total * (worker.index() + 1) / worker.count();
@@ -220,19 +262,30 @@ void RunWhole(const AttentionArgs& args, const StepState& state, Worker& worker)
       continue;
     }
     const RowLines lines = LinesOf(args, state, row);
-    const int64_t cost = CostBefore(lines, args.group, lines.tokens * args.group);
+    const int64_t cost = CostBefore(args, lines, lines.tokens * args.group);
     for (int kv_head = 0; kv_head < kv_heads; ++kv_head, before += cost) {
       if (before + cost <= begin || before >= end) continue;
-      runner.Run(lines, kv_head, LineAt(lines, args.group, begin - before),
-                 LineAt(lines, args.group, end - before));
+      runner.Run(lines, kv_head, LineAt(args, lines, begin - before),
+                 LineAt(args, lines, end - before));
     }
   }
 }
 
-int64_t NumSegments(const StagedRow& row) { return row.start / kKvSegment + 1; }
+// The segments that a row of one token sees.
+struct SegmentRange {
+  int64_t first = 0;
+  int64_t end = 0;
 
-int64_t KeysOf(const StagedRow& row, int64_t segment) {
-  return std::min<int64_t>(kKvSegment, row.start + 1 - segment * kKvSegment);
+  int64_t count() const { return end - first; }
+};
+
+SegmentRange SegmentsOf(const AttentionArgs& args, const StagedRow& row) {
+  return {.first = FirstKey(args, row.start) / kKvSegment, .end = row.start / kKvSegment + 1};
+}
+
+int64_t KeysOf(const AttentionArgs& args, const StagedRow& row, int64_t segment) {
+  const int64_t begin = std::max(FirstKey(args, row.start), segment * kKvSegment);
+  return std::min<int64_t>((segment + 1) * kKvSegment, row.start + 1) - begin;
 }
 
 // A few rows of one token each, some of them long: the units are segments of lines.
@@ -242,7 +295,9 @@ void RunSplit(const AttentionArgs& args, const StepState& state, Worker& worker)
   int64_t total = 0;
   for (int32_t r = 0; r < state.header->num_rows; ++r) {
     const StagedRow& row = state.rows[r];
-    if (row.live) total += args.params.num_heads * (row.start + 1 + NumSegments(row) * kLineKeys);
+    if (!row.live) continue;
+    const int64_t keys = row.start + 1 - FirstKey(args, row.start);
+    total += args.params.num_heads * (keys + SegmentsOf(args, row).count() * kLineKeys);
   }
   const int64_t begin = total * worker.index() / worker.count();
   const int64_t end = total * (worker.index() + 1) / worker.count();
@@ -254,9 +309,10 @@ void RunSplit(const AttentionArgs& args, const StepState& state, Worker& worker)
     const StagedRow& row = state.rows[r];
     if (!row.live) continue;
     const RowLines lines = LinesOf(args, state, row);
+    const SegmentRange segments = SegmentsOf(args, row);
     for (int kv_head = 0; kv_head < kv_heads; ++kv_head) {
-      for (int64_t segment = 0; segment < NumSegments(row); ++segment) {
-        const int64_t each = KeysOf(row, segment) + kLineKeys;
+      for (int64_t segment = segments.first; segment < segments.end; ++segment) {
+        const int64_t each = KeysOf(args, row, segment) + kLineKeys;
         const auto line_at = [&](int64_t cost) {
           return std::clamp<int64_t>((cost - before + each - 1) / each, 0, group);
         };
@@ -286,11 +342,12 @@ void MergeParts(const AttentionArgs& args, const StepState& state, Worker& worke
       if (line % heads == 0) FillWithZeros(args, row);
       continue;
     }
-    Part* part = parts + line * args.max_segments;
-    for (int64_t segment = 1; segment < NumSegments(row); ++segment) {
-      args.kernels->merge(part->state, part->output, part[segment].state, part[segment].output,
-                          dim);
+    const SegmentRange segments = SegmentsOf(args, row);
+    Part* part = parts + line * args.max_segments + segments.first;
+    for (int64_t i = 1; i < segments.count(); ++i) {
+      args.kernels->merge(part->state, part->output, part[i].state, part[i].output, dim);
     }
+    AddSink(args, line % heads, part->state, part->output);
     args.kernels->finish(part->state, part->output, dim,
                          args.out.Row(row.query_start) + line % heads * dim);
   }
@@ -302,7 +359,7 @@ bool IsSplit(const AttentionArgs& args, const StepState& state, const Worker& wo
   if (worker.count() == 1 || header.num_tokens != header.num_rows) return false;
   if (header.num_rows * args.params.num_heads >= kSplitLines * worker.count()) return false;
   for (int32_t r = 0; r < header.num_rows; ++r) {
-    if (state.rows[r].live && NumSegments(state.rows[r]) > 1) return true;
+    if (state.rows[r].live && SegmentsOf(args, state.rows[r]).count() > 1) return true;
   }
   return false;
 }
@@ -326,7 +383,11 @@ CpuAttentionBackend MakeCpuAttention() {
   CpuAttentionBackend backend = {.facts = {.name = "cpu",
                                            .description = "vector kernels over transposed keys",
                                            .activations = {DType::kF32},
-                                           .kvs = {DType::kF32, DType::kBF16, DType::kF16}}};
+                                           .kvs = {DType::kF32, DType::kBF16, DType::kF16},
+                                           .window = true,
+                                           .soft_cap = true,
+                                           .alibi = true,
+                                           .sinks = true}};
   for (int dim = kHeadDimStep; dim <= kMaxHeadDim; dim += kHeadDimStep) {
     backend.facts.head_dims.push_back(dim);
   }
@@ -353,6 +414,13 @@ Result<BoundCall> BindAttention(const OpRecord& op, BindContext& context,
                         .max_blocks_per_row = limits.max_blocks_per_row,
                         .cache = context.kv_layer(params.layer),
                         .max_segments = max_segments};
+  int next_weight = 0;
+  if (params.has_alibi) {
+    SPRY_ASSIGN_OR_RETURN(args.slopes, context.LoadFloats(op.weights[next_weight++]));
+  }
+  if (params.has_sinks) {
+    SPRY_ASSIGN_OR_RETURN(args.sinks, context.LoadFloats(op.weights[next_weight++]));
+  }
   const int64_t max_parts = int64_t{kSplitLines} * context.pool().size() * max_segments;
   args.parts = context.ShareScratch(max_parts * static_cast<int64_t>(sizeof(Part)));
   return BoundCall{.op = op.id, .run = RunAttention, .args = context.Keep(args)};

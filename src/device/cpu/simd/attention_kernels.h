@@ -21,9 +21,16 @@ struct AttentionBlock {
   int64_t head_dim = 0;
   int64_t v_head_dim = 0;
   float scale = 1.0f;
-  bool first_segment = false;
+  float soft_cap = 0.0f;  // 0: none
+  bool has_alibi = false;
+  bool first_segment = false;  // that the lines see
   const float* queries[kMaxBlockLines] = {};
-  int32_t counts[kMaxBlockLines] = {};  // keys of the segment that each line sees; ascending, > 0
+  // Each line sees the keys [starts, counts) of the segment; both ascending over lines.
+  int32_t starts[kMaxBlockLines] = {};
+  int32_t counts[kMaxBlockLines] = {};
+  float slopes[kMaxBlockLines] = {};  // alibi
+  int32_t distances[kMaxBlockLines] =
+      {};  // alibi: of the segment's first key from the line's token
   const std::byte* const* keys = nullptr;    // tiles of keys, and of values (kv_tiles.h)
   const std::byte* const* values = nullptr;  //
   float* scores = nullptr;                   // [lines][kKvSegment], scratch

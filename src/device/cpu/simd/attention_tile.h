@@ -1,6 +1,6 @@
 // The inner loops of attention, written once over a vector type V (vec_*.h), in the order of
 // reference/attention.cc:
-//   scores   one chain of fma over D per (line, key); a lane is a key
+//   scores   one chain of fma over D per (line, key); a lane is a key; then soft cap and alibi
 //   weights  Exp(score - max), summed in 16 lanes by the key's position
 //   output   one chain of fma over the keys per (line, element); a lane is an element of the value
 // The loops over lines and vectors have compile-time bounds, so that sums stay in registers.
@@ -113,13 +113,40 @@ SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first, int64_t 
   }
 }
 
-// Scores become weights; what lies behind the line's last key becomes 0.
+alignas(64) inline constexpr int32_t kLaneIndices[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                         8, 9, 10, 11, 12, 13, 14, 15};
+
+// The soft cap, then alibi, on the scores of a line.
 template <typename V>
-SPRY_INLINE SoftmaxState Soften(float* scores, int64_t count) {
+SPRY_INLINE void BendScores(const AttentionBlock& block, int line) {
+  using F = typename V::Float;
+  float* scores = block.scores + line * kKvSegment;
+  const F cap = V::Set(block.soft_cap), slope = V::Set(block.slopes[line]);
+  const typename V::Int lanes = V::LoadInt(kLaneIndices);
+  const int32_t count = block.counts[line];
+  for (int32_t i = block.starts[line] / V::kLanes * V::kLanes; i < count; i += V::kLanes) {
+    F score = V::Load(scores + i);
+    if (block.soft_cap > 0.0f) score = V::Mul(cap, VecTanh<V>(V::Div(score, cap)));
+    if (block.has_alibi) {
+      const F distance = V::ToFloat(V::AddInt(lanes, V::SetInt(block.distances[line] + i)));
+      score = V::Fma(slope, distance, score);
+    }
+    V::Store(scores + i, score);
+  }
+}
+
+// Scores become weights; what lies before `start` or behind the line's last key becomes 0.
+template <typename V>
+SPRY_INLINE SoftmaxState Soften(float* scores, int64_t start, int64_t count) {
   using F = typename V::Float;
   const F lowest = V::Set(-INFINITY);
   F largest = lowest;
-  int64_t i = 0;
+  int64_t i = start / V::kLanes * V::kLanes;
+  if (i < start) {
+    const F seen = V::SelectFirst(start - i, lowest, V::Load(scores + i));
+    largest = V::Max(V::SelectFirst(count - i, seen, lowest), lowest);
+    i += V::kLanes;
+  }
   for (; i + V::kLanes <= count; i += V::kLanes) largest = V::Max(V::Load(scores + i), largest);
   if (i < count) {
     largest = V::Max(V::SelectFirst(count - i, V::Load(scores + i), lowest), largest);
@@ -129,7 +156,7 @@ SPRY_INLINE SoftmaxState Soften(float* scores, int64_t count) {
   F lanes[kVectors];
   for (F& lane : lanes) lane = V::Zero();
   const F shift = V::Set(max);
-  for (i = 0; i < count; i += kSumLanes) {
+  for (i = start / kSumLanes * kSumLanes; i < count; i += kSumLanes) {
 #pragma GCC unroll 2
     for (int c = 0; c < kVectors; ++c) {
       float* at = scores + i + c * V::kLanes;
@@ -137,6 +164,7 @@ SPRY_INLINE SoftmaxState Soften(float* scores, int64_t count) {
       if (i + kSumLanes > count) {
         weight = V::SelectFirst(count - i - c * V::kLanes, weight, V::Zero());
       }
+      if (i < start) weight = V::SelectFirst(start - i - c * V::kLanes, V::Zero(), weight);
       V::Store(at, weight);
       lanes[c] = V::Add(lanes[c], weight);
     }
@@ -144,7 +172,25 @@ SPRY_INLINE SoftmaxState Soften(float* scores, int64_t count) {
   return {.max = max, .sum = V::FoldLanes(lanes)};
 }
 
-// output[l][dim .. dim + C * lanes) for L lines.
+// The keys [begin, end) of the segment for one line alone.
+template <typename V, KvKind kKind, int C>
+SPRY_INLINE void WeighOwn(const AttentionBlock& block, int line, int64_t begin, int64_t end,
+                          int64_t offset, typename V::Float (&sums)[C]) {
+  using F = typename V::Float;
+  const int64_t row_bytes = block.v_head_dim * kKvBytes<kKind>;
+  for (int64_t j = begin; j < end; ++j) {
+    const std::byte* value = block.values[j / V::kLanes] + j % V::kLanes * row_bytes + offset;
+    const F weight = V::Set(block.scores[line * kKvSegment + j]);
+    F v[C];
+    LoadVectors<V, kKind, C>(value, v);
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) sums[c] = V::Fma(weight, v[c], sums[c]);
+  }
+}
+
+// output[l][dim .. dim + C * lanes) for L lines: first the keys that a line sees alone because its
+// window starts earlier, then those that all see, then those that it sees because it ends later. A
+// zero weight for what a line does not see would not do, as 0 times an infinity is a NaN.
 template <typename V, KvKind kKind, int L, int C>
 SPRY_INLINE void WeighValues(const AttentionBlock& block, int64_t dim) {
   using F = typename V::Float;
@@ -157,16 +203,22 @@ SPRY_INLINE void WeighValues(const AttentionBlock& block, int64_t dim) {
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) sums[l][c] = V::Zero();
   }
-  // Keys that all lines see.
-  const int64_t shared = block.counts[0];
-  for (int64_t tile = 0; tile * V::kLanes < shared; ++tile) {
-    const std::byte* value = block.values[tile] + offset;
-    const bool more = (tile + 1) * V::kLanes < shared;
-    const std::byte* next = block.values[more ? tile + 1 : tile] + offset;
+  const int64_t begin = block.starts[L - 1];
+  const int64_t end = block.counts[0];
+#pragma GCC unroll 8
+  for (int l = 0; l < L; ++l) {
+    const int64_t own = begin < block.counts[l] ? begin : block.counts[l];
+    WeighOwn<V, kKind, C>(block, l, block.starts[l], own, offset, sums[l]);
+  }
+  int64_t first = begin % V::kLanes;  // of the tile
+  for (int64_t tile = begin / V::kLanes; tile * V::kLanes < end; ++tile, first = 0) {
+    const std::byte* value = block.values[tile] + offset + first * row_bytes;
+    const bool more = (tile + 1) * V::kLanes < end;
+    const std::byte* next = block.values[more ? tile + 1 : tile] + offset + first * row_bytes;
     const float* weights = block.scores + tile * V::kLanes;
-    const int64_t left = shared - tile * V::kLanes;
+    const int64_t left = end - tile * V::kLanes;
     const int64_t count = left < V::kLanes ? left : V::kLanes;
-    for (int64_t j = 0; j < count; ++j, value += row_bytes, next += row_bytes) {
+    for (int64_t j = first; j < count; ++j, value += row_bytes, next += row_bytes) {
       F v[C];
       __builtin_prefetch(next);
       __builtin_prefetch(next + (C * kVectorBytes - 1));
@@ -179,18 +231,11 @@ SPRY_INLINE void WeighValues(const AttentionBlock& block, int64_t dim) {
       }
     }
   }
-  // Then each its own: a zero weight would not do, as 0 times an infinity is a NaN.
   const F start = V::Set(block.first_segment ? 0.0f : -0.0f);  // as the reference's first merge
 #pragma GCC unroll 8
   for (int l = 0; l < L; ++l) {
-    for (int64_t j = shared; j < block.counts[l]; ++j) {
-      const std::byte* value = block.values[j / V::kLanes] + j % V::kLanes * row_bytes + offset;
-      const F weight = V::Set(block.scores[l * kKvSegment + j]);
-      F v[C];
-      LoadVectors<V, kKind, C>(value, v);
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) sums[l][c] = V::Fma(weight, v[c], sums[l][c]);
-    }
+    const int64_t rest = begin > end ? begin : end;
+    WeighOwn<V, kKind, C>(block, l, rest, block.counts[l], offset, sums[l]);
     float* out = block.output + l * block.output_stride + dim;
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) V::Store(out + c * V::kLanes, V::Add(sums[l][c], start));
@@ -201,11 +246,12 @@ template <typename V, KvKind kKind, int L>
 void Attend(AttentionBlock& block) {
   constexpr int kTiles = 4;
   const int64_t tiles = (block.counts[L - 1] + V::kLanes - 1) / V::kLanes;
-  int64_t t = 0;
+  int64_t t = block.starts[0] / V::kLanes;
   for (; t + kTiles <= tiles; t += kTiles) ScoreTiles<V, kKind, L, kTiles>(block, t, tiles);
   for (; t < tiles; ++t) ScoreTiles<V, kKind, L, 1>(block, t, tiles);
   for (int l = 0; l < L; ++l) {
-    block.states[l] = Soften<V>(block.scores + l * kKvSegment, block.counts[l]);
+    if (block.soft_cap > 0.0f || block.has_alibi) BendScores<V>(block, l);
+    block.states[l] = Soften<V>(block.scores + l * kKvSegment, block.starts[l], block.counts[l]);
   }
   constexpr int kVectors = 4;
   constexpr int kFewVectors = 16 / V::kLanes;  // sizes are multiples of 16

@@ -49,6 +49,12 @@ SPRY_INLINE typename V::Float VecLog(typename V::Float x) {
 }
 
 template <typename V>
+SPRY_INLINE typename V::Float VecTanh(typename V::Float x) {
+  const typename V::Float one = V::Set(1.0f);
+  return V::Sub(one, V::Div(V::Set(2.0f), V::Add(VecExp<V>(V::Mul(V::Set(2.0f), x)), one)));
+}
+
+template <typename V>
 SPRY_INLINE typename V::Float VecSilu(typename V::Float x) {
   return V::Div(x, V::Add(V::Set(1.0f), VecExp<V>(V::Negate(x))));
 }
