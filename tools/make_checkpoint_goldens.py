@@ -1,10 +1,12 @@
-"""Writes tests/golden/checkpoint with the reference libraries: safetensors, gguf and transformers.
+"""Writes tests/golden/checkpoint with the reference libraries: safetensors, torch, gguf and
+transformers.
 
 Needs: pip install torch transformers safetensors gguf. Beside each checkpoint lies a .f32 file: the
 values that the reference library reads from it, as raw little-endian floats, one tensor after
 another, ordered by tensor name (GGUF: in the order of the file).
 """
 
+import json
 import pathlib
 import shutil
 
@@ -21,7 +23,7 @@ SERVED = (torch.float32, torch.float16, torch.bfloat16)
 def write_values(path, tensors):
     with open(path, "wb") as out:
         for name in sorted(tensors):
-            out.write(tensors[name].to(torch.float32).contiguous().numpy().tobytes())
+            out.write(tensors[name].detach().to(torch.float32).contiguous().numpy().tobytes())
 
 
 def safetensors_types():
@@ -69,6 +71,54 @@ def transformers_models():
         vocab_size=32, hidden_size=16, ffn_dim=32, num_hidden_layers=1, num_attention_heads=4,
         max_position_embeddings=16, word_embed_proj_dim=16))
     transformers_model("tiny-opt", opt, 2, torch.float16)
+
+
+def pytorch_types():
+    """Each storage type that is served and two that are not; strides, offsets, shared storages."""
+    torch.manual_seed(6)
+    base = torch.randn(6, 5)
+    cube = torch.randn(2, 3, 4).to(torch.bfloat16)
+    tensors = {
+        "whole": base,
+        "tied": base,
+        "transposed": base.t(),
+        "columns": base[1:5, 1:4],
+        "every.other": base.flatten()[3::2],
+        "rows": base[2:4],
+        "half": torch.randn(4, 4).to(torch.float16),
+        "turned": cube.permute(2, 0, 1),
+        "parameter": torch.nn.Parameter(cube),
+        "scalar": torch.tensor(0.5),
+        "nothing": torch.zeros(0, 4),
+        "count": torch.arange(4, dtype=torch.int64),
+        "mask": torch.ones(2, 2, dtype=torch.bool).tril(),
+    }
+    torch.save(tensors, FOLDER / "types.bin")
+    torch.save({"whole": base}, FOLDER / "old.bin", _use_new_zipfile_serialization=False)
+    read = torch.load(FOLDER / "types.bin", weights_only=True)
+    write_values(FOLDER / "types-bin.f32", {k: v for k, v in read.items() if v.dtype in SERVED})
+
+
+def pytorch_models():
+    """The goldens of transformers again, as folders of older versions: state_dict() in one file,
+    and parameters in two by an index."""
+    for name in ("tiny-llama", "tiny-opt"):
+        folder = FOLDER / f"{name}-bin"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        shutil.copy(FOLDER / name / "config.json", folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(FOLDER / name, dtype="auto")
+        if name == "tiny-opt":
+            torch.save(model.state_dict(), folder / "pytorch_model.bin")
+            continue
+        state = dict(model.named_parameters())
+        names = sorted(state)
+        shards = {f"pytorch_model-0000{i + 1}-of-00002.bin": names[i::2] for i in range(2)}
+        for file, part in shards.items():
+            torch.save({n: state[n] for n in part}, folder / file)
+        weight_map = {n: file for file, part in shards.items() for n in part}
+        index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+        (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index, indent=1))
 
 
 # Tensors of types.gguf: GGUF name, rows, columns (0: a vector), type.
@@ -196,6 +246,8 @@ def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     safetensors_types()
     transformers_models()
+    pytorch_types()
+    pytorch_models()
     gguf_types(FOLDER / "types.gguf")
     write_gguf_values(FOLDER / "types.gguf", FOLDER / "types-gguf.f32")
     (FOLDER / "split").mkdir(exist_ok=True)

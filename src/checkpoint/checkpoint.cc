@@ -13,7 +13,7 @@
 #include "checkpoint/gguf_vocab.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/quantized_weights.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/weight_folder.h"
 #include "text/tokenizer_files.h"
 
 namespace spry {
@@ -57,14 +57,15 @@ void CompleteOptNames(std::vector<FileTensor>& tensors) {
   }
 }
 
-Result<Checkpoint> OpenSafetensors(const fs::path& folder) {
+Result<Checkpoint> OpenHuggingFace(const fs::path& folder) {
   SPRY_ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenFolder(folder));
-  checkpoint.format = "safetensors";
-  SPRY_ASSIGN_OR_RETURN(std::vector<FileTensor> tensors, ReadSafetensorsFolder(folder));
-  if (checkpoint.config.architecture == "OPTForCausalLM") CompleteOptNames(tensors);
-  SPRY_ASSIGN_OR_RETURN(checkpoint.weights, MakeFileWeights({.source = folder.string(),
-                                                             .supported_types = kSafetensorsTypes,
-                                                             .tensors = std::move(tensors)}));
+  SPRY_ASSIGN_OR_RETURN(WeightFolder files, ReadWeightFolder(folder));
+  checkpoint.format = files.format;
+  if (checkpoint.config.architecture == "OPTForCausalLM") CompleteOptNames(files.tensors);
+  SPRY_ASSIGN_OR_RETURN(checkpoint.weights,
+                        MakeFileWeights({.source = folder.string(),
+                                         .supported_types = files.supported_types,
+                                         .tensors = std::move(files.tensors)}));
   return checkpoint;
 }
 
@@ -121,7 +122,7 @@ Result<Checkpoint> OpenAsStored(const fs::path& path, const CheckpointOptions& o
     }
     return OpenDummy(is_folder ? path : path.parent_path(), options.seed);
   }
-  if (is_folder) return OpenSafetensors(path);
+  if (is_folder) return OpenHuggingFace(path);
   if (path.extension() == ".gguf") return OpenGguf(path);
   return InvalidArgument(fmt::format("{}: expected a model folder or a .gguf file", path.string()));
 }
@@ -133,7 +134,7 @@ Result<Checkpoint> OpenCheckpoint(const fs::path& path, const CheckpointOptions&
   if (!options.quantization) return checkpoint;
   if (checkpoint.format == "gguf") {
     return InvalidArgument(
-        fmt::format("{}: --quantization is for safetensors and dummy weights; the tensors of a "
+        fmt::format("{}: --quantization is for folders and dummy weights; the tensors of a "
                     "GGUF file keep the types that they have",
                     path.string()));
   }

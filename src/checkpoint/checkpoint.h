@@ -23,7 +23,7 @@ enum class LoadFormat { kAuto, kDummy };
 struct CheckpointOptions {
   LoadFormat load_format = LoadFormat::kAuto;
   uint64_t seed = 0;  // of dummy weights
-  // q4_0 or q8_0: matrices of safetensors and dummy weights are quantised as they are read.
+  // q4_0 or q8_0: matrices of a folder's and of dummy weights are quantised as they are read.
   std::optional<DType> quantization;
 };
 
@@ -40,7 +40,7 @@ class Weights {
 };
 
 struct Checkpoint {
-  std::string format;  // "safetensors", "gguf", "dummy"
+  std::string format;  // "safetensors", "pytorch", "gguf", "dummy"
   ModelConfig config;
   std::shared_ptr<const Weights> weights;
   // The vocabulary, not yet built into a tokenizer; empty for dummy models without one.

@@ -4,14 +4,50 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "checkpoint/printable.h"
+#include "tensor/dtype.h"
 
 namespace spry {
 namespace {
 
 using TensorPointer = std::shared_ptr<const FileTensor>;
+
+// Row-major, from a tensor with strides, which has plain elements.
+Result<HostTensor> Gather(const FileTensor& tensor) {
+  constexpr int kRank = Shape::kMaxRank;
+  const int64_t element_bytes = Traits(*tensor.dtype).block_bytes;
+  int64_t sizes[kRank] = {1, 1, 1, 1}, steps[kRank] = {};
+  for (int i = 0; i < tensor.shape.rank(); ++i) {
+    const int at = kRank - tensor.shape.rank() + i;
+    sizes[at] = tensor.shape[i];
+    steps[at] = (*tensor.strides)[i] * element_bytes;
+  }
+  const int64_t bytes = *tensor.shape.elements() * element_bytes;
+  std::shared_ptr<std::byte[]> copy(new (std::nothrow) std::byte[bytes]);
+  if (copy == nullptr) {
+    return ResourceExhausted(
+        fmt::format("tensor {}: no memory for {} bytes", Printable(tensor.name), bytes));
+  }
+  const std::byte* from = tensor.file->bytes().data() + tensor.offset;
+  std::byte* to = copy.get();
+  for (int64_t i = 0; i < sizes[0]; ++i) {
+    for (int64_t j = 0; j < sizes[1]; ++j) {
+      for (int64_t k = 0; k < sizes[2]; ++k) {
+        const std::byte* row = from + i * steps[0] + j * steps[1] + k * steps[2];
+        for (int64_t l = 0; l < sizes[3]; ++l, to += element_bytes) {
+          std::memcpy(to, row + l * steps[3], element_bytes);
+        }
+      }
+    }
+  }
+  tensor.file->GiveBack(tensor.offset, tensor.bytes);
+  const std::span<const std::byte> data(copy.get(), static_cast<size_t>(bytes));
+  return HostTensor{
+      .dtype = *tensor.dtype, .shape = tensor.shape, .data = data, .owner = std::move(copy)};
+}
 
 HostTensor View(const FileTensor& tensor) {
   const size_t offset = static_cast<size_t>(tensor.offset);
@@ -84,7 +120,9 @@ class FileWeights : public Weights {
                         .shape = tensor->shape,
                         .read = {}};
     if (tensor->dtype) {
-      handle.read = [tensor]() -> Result<HostTensor> { return View(*tensor); };
+      handle.read = [tensor]() -> Result<HostTensor> {
+        return tensor->strides ? Gather(*tensor) : View(*tensor);
+      };
     } else {
       handle.read = [refusal = Refusal(*tensor)]() -> Result<HostTensor> { return refusal; };
     }

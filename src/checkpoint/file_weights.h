@@ -1,8 +1,10 @@
 // The weights of a checkpoint that lies in mapped files, whatever their format: a table of where
 // each tensor's bytes are. Readers of a format fill the table and have checked that every range
-// lies inside its file and is as long as shape and type say. Immutable, safe from any thread.
+// lies inside its file and is as long as shape, type and strides say. Immutable, safe from any
+// thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,6 +25,8 @@ struct FileTensor {
   std::shared_ptr<const MappedFile> file;
   uint64_t offset = 0;  // in the file
   uint64_t bytes = 0;
+  // In elements; nothing: row-major. A tensor with strides is copied when it is read.
+  std::optional<std::array<int64_t, Shape::kMaxRank>> strides = {};
 };
 
 struct FileWeightsParams {

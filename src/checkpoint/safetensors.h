@@ -19,9 +19,4 @@ inline constexpr char kSafetensorsTypes[] = "F32, F16, BF16";  // that spry serv
 // as shape and type say. Types that spry does not serve are listed without a dtype.
 Result<std::vector<FileTensor>> ReadSafetensors(const std::filesystem::path& path);
 
-// All weights of a Hugging Face folder. With model.safetensors.index.json the index alone decides
-// which tensor comes from which file; without one, all *.safetensors count and no name may be there
-// twice. Nothing is renamed.
-Result<std::vector<FileTensor>> ReadSafetensorsFolder(const std::filesystem::path& folder);
-
 }  // namespace spry

@@ -127,15 +127,56 @@ TEST(Folder, OptNamesMayLackTheOuterPrefix) {
   EXPECT_TRUE(folder.Open()->weights->Has("model.decoder.embed_tokens.weight"));
 }
 
-TEST(Folder, SaysHowToConvertPickledWeights) {
+// The values of the safetensors golden, tied embeddings among them.
+TEST(Folder, ReadsPickledWeightsInOneFile) {
+  const auto opened = OpenCheckpoint(Golden("tiny-opt-bin"), {});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ(opened->format, "pytorch");
+  std::vector<WeightHandle> weights = opened->weights->List();
+  EXPECT_TRUE(opened->weights->Has("lm_head.weight"));
+  std::erase_if(weights, [](const WeightHandle& w) { return w.name == "lm_head.weight"; });
+  SortByName(weights);
+  EXPECT_TRUE(SameBits(Values(weights), ReadFloats(Golden("tiny-opt.f32"))));
+}
+
+TEST(Folder, ReadsPickledShardsByTheirIndex) {
+  const auto opened = OpenCheckpoint(Golden("tiny-llama-bin"), {});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ(opened->format, "pytorch");
+  std::vector<WeightHandle> weights = opened->weights->List();
+  SortByName(weights);
+  EXPECT_TRUE(SameBits(Values(weights), ReadFloats(Golden("tiny-llama.f32"))));
+}
+
+TEST(Folder, OtherPicklesBesideTheWeightsCountForNothing) {
+  const ModelFolder folder("tiny-llama-bin");
+  folder.Write("training_args.bin", "not looked at");
+  folder.Write("optimizer.pt", "not looked at");
+  EXPECT_TRUE(folder.Open().ok());
+  fs::remove(folder.path() / "pytorch_model.bin.index.json");
+  EXPECT_TRUE(folder.Open().ok());
+  fs::copy(folder.path() / "pytorch_model-00001-of-00002.bin",
+           folder.path() / "pytorch_model-00003-of-00003.bin");
+  EXPECT_THAT(folder.Error(),
+              AllOf(HasSubstr("is there twice"), HasSubstr("pytorch_model-00003-of-00003.bin")));
+}
+
+TEST(Folder, SafetensorsGoBeforePickledWeights) {
   const ModelFolder folder("tiny-opt");
-  fs::rename(folder.path() / "model.safetensors", folder.path() / "pytorch_model.bin");
-  EXPECT_THAT(folder.Error(), AllOf(HasSubstr("pytorch_model.bin"), HasSubstr("safetensors"),
-                                    HasSubstr("save_pretrained")));
-  fs::rename(folder.path() / "pytorch_model.bin", folder.path() / "model.gguf");
+  folder.Write("pytorch_model.bin", "not looked at");
+  folder.Write("pytorch_model.bin.index.json", "not looked at");
+  ExpectGolden(folder.Open(), "tiny-opt.f32");
+}
+
+TEST(Folder, SaysWhichWeightsItExpects) {
+  const ModelFolder folder("tiny-opt");
+  fs::rename(folder.path() / "model.safetensors", folder.path() / "model.gguf");
   EXPECT_THAT(folder.Error(), AllOf(HasSubstr("a GGUF file; open that"), HasSubstr("model.gguf")));
-  fs::remove(folder.path() / "model.gguf");
-  EXPECT_THAT(folder.Error(), HasSubstr("no weights; expected model.safetensors.index.json or"));
+  fs::rename(folder.path() / "model.gguf", folder.path() / "consolidated.00.pth");
+  EXPECT_THAT(folder.Error(), AllOf(HasSubstr("no weights; expected model.safetensors.index.json"),
+                                    HasSubstr("pytorch_model*.bin, not 'consolidated.00.pth'")));
+  fs::remove(folder.path() / "consolidated.00.pth");
+  EXPECT_THAT(folder.Error(), HasSubstr("or pytorch_model*.bin"));
   fs::remove(folder.path() / "config.json");
   EXPECT_THAT(folder.Error(), HasSubstr("config.json: cannot open"));
 }

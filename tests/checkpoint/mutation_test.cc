@@ -84,6 +84,9 @@ TEST_P(Mutation, EitherWorksOrNamesTheFile) {
 INSTANTIATE_TEST_SUITE_P(
     Formats, Mutation,
     ::testing::Values(Format{"safetensors", "tiny-opt", "model.safetensors"},
+                      Format{"pytorch", "tiny-opt-bin", "pytorch_model.bin"},
+                      Format{"pytorch_shard", "tiny-llama-bin", "pytorch_model-00002-of-00002.bin"},
+                      Format{"pytorch_index", "tiny-llama-bin", "pytorch_model.bin.index.json"},
                       Format{"gguf", "types.gguf", ""},
                       Format{"gguf_blocks", "block-types.gguf", ""},
                       Format{"gguf_split_first", "split", "types-00001-of-00003.gguf",

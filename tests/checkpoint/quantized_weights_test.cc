@@ -124,7 +124,7 @@ TEST(QuantizedWeights, ComputeInBfloat16WhereTheModelIsFloat32) {
 TEST(QuantizedWeights, NotOfAGgufFile) {
   EXPECT_THAT(
       OpenCheckpoint(Golden("types.gguf"), {.quantization = DType::kQ4_0}).status().message(),
-      HasSubstr("types.gguf: --quantization is for safetensors and dummy weights"));
+      HasSubstr("types.gguf: --quantization is for folders and dummy weights"));
 }
 
 }  // namespace
