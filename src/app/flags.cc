@@ -191,7 +191,7 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
             "dummy: random weights from a config.json alone [auto]")
       ->group(group);
   AddChoice(parser, "--quantization", kQuantizations, flags.checkpoint.quantization,
-            "Quantise the matrices of safetensors or dummy weights while loading [none]")
+            "Quantise the matrices of folders and dummy weights while loading [none]")
       ->group(group);
   const auto set_seed = [&flags](const uint64_t& seed) {
     flags.checkpoint.seed = seed;
