@@ -38,15 +38,19 @@ struct TokenLogprob {
   float logprob = 0.0f;  // natural logarithm, over the whole vocabulary, before temperature
 };
 
+// What a row of logits says of one token and of the likeliest ones.
+struct TokenLogprobs {
+  int32_t rank = 0;  // of the token among the logits, from 1
+  int32_t num_top = 0;
+  TokenLogprob chosen;
+  TokenLogprob top[kMaxLogprobs] = {};  // by falling probability, ties by rising id
+};
+
 struct RowResult {
   int32_t count = 0;  // tokens valid; 0 while a prompt is being read or when the row was padding
   TokenId tokens[kMaxTokensPerRow] = {};
   FinishReason finish = FinishReason::kNone;
   bool saw_nan = false;  // the logits held a NaN; the request fails alone
-  int32_t rank = 0;      // of the chosen token among the logits, from 1; with logprobs only
-  TokenLogprob chosen;   // with logprobs only
-  int32_t num_top = 0;
-  TokenLogprob top[kMaxLogprobs] = {};  // by falling probability, ties by rising id
 };
 
 }  // namespace spry

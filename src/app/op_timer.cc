@@ -95,7 +95,7 @@ void StepReplay::AddRow(const StepSlot& slot, int32_t row, const TimedRow& timed
 Status StepReplay::Launch() { return executable_->Launch(StepId(launched_++)); }
 
 Status StepReplay::WaitOldest() {
-  const RowResult* results = nullptr;
+  const StepResult* results = nullptr;
   while (true) {
     SPRY_ASSIGN_OR_RETURN(results, executable_->Poll(StepId(retired_)));
     if (results != nullptr) break;

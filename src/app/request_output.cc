@@ -25,6 +25,14 @@ json::object ToObject(const TokenLogprob& entry) {
   return {{"token_id", entry.token.value()}, {"logprob", entry.logprob}};
 }
 
+json::object ToObject(const TokenLogprobs& entry) {
+  json::object token = ToObject(entry.chosen);
+  token["rank"] = entry.rank;
+  json::array& top = token["top_logprobs"].emplace_array();
+  for (int32_t i = 0; i < entry.num_top; ++i) top.push_back(ToObject(entry.top[i]));
+  return token;
+}
+
 }  // namespace
 
 RequestOutput::RequestOutput(Options options)
@@ -68,10 +76,7 @@ std::string_view RequestOutput::Take(const TokenEvent& event) {
                      event.token.value());
     }
     if (options_.sampling.logprobs) {
-      const RowResult& result = *event.result;
-      logprobs_.push_back({.chosen = result.chosen,
-                           .rank = result.rank,
-                           .top = {result.top, result.top + result.num_top}});
+      logprobs_.push_back(*event.logprobs);
     }
   }
   if (detokenizer_) Spell(event);
@@ -98,13 +103,7 @@ std::string RequestOutput::ToJson() const {
   }
   if (options_.sampling.logprobs) {
     json::array entries;
-    for (const Logprobs& entry : logprobs_) {
-      json::object token = ToObject(entry.chosen);
-      token["rank"] = entry.rank;
-      json::array& top = token["top_logprobs"].emplace_array();
-      for (const TokenLogprob& other : entry.top) top.push_back(ToObject(other));
-      entries.push_back(std::move(token));
-    }
+    for (const TokenLogprobs& entry : logprobs_) entries.push_back(ToObject(entry));
     object["logprobs"] = std::move(entries);
   }
   return json::serialize(object);

@@ -38,12 +38,6 @@ class RequestOutput {
   std::string ToJson() const;
 
  private:
-  struct Logprobs {
-    TokenLogprob chosen;
-    int rank = 0;
-    std::vector<TokenLogprob> top;
-  };
-
   void Spell(const TokenEvent& event);
 
   Options options_;
@@ -52,7 +46,7 @@ class RequestOutput {
   StopScanner stops_;
   int cached_tokens_ = 0;
   std::vector<TokenId> token_ids_;
-  std::vector<Logprobs> logprobs_;
+  std::vector<TokenLogprobs> logprobs_;
   std::string text_;
   FinishReason finish_ = FinishReason::kNone;
 };

@@ -83,7 +83,7 @@ Result<std::span<const TokenEvent>> Engine::Step() {
     SPRY_RETURN_IF_ERROR(runner_->Launch(plan_));
   }
   if (runner_->steps_in_flight() == 0) return std::span<const TokenEvent>(events_);
-  SPRY_ASSIGN_OR_RETURN(const std::span<const RowResult> results, runner_->WaitOldest());
+  SPRY_ASSIGN_OR_RETURN(const StepResults results, runner_->WaitOldest());
   scheduler_->Commit(results, events_);
   return std::span<const TokenEvent>(events_);
 }

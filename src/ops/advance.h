@@ -35,11 +35,13 @@ SPRY_HOST_DEVICE inline void AdvanceRow(const StepState& state, int32_t r, RowRe
     result.finish = FinishReason::kLength;
   }
   row_state.finished = result.finish == FinishReason::kNone ? 0 : 1;
-  if (params.num_logprobs < 0) return;
-  result.rank = sampled.rank;
-  result.chosen = sampled.chosen;
-  result.num_top = sampled.num_top;
-  for (int32_t i = 0; i < sampled.num_top; ++i) result.top[i] = sampled.top[i];
+}
+
+// Whether the log-probabilities of sample l go into the result ring.
+SPRY_HOST_DEVICE inline bool ReportsLogprobs(const StepState& state, int32_t l) {
+  const StagedRow& row = state.rows[state.sample_rows[l]];
+  return row.live && !state.sampled[l].saw_nan &&
+         state.row_states[row.row].params.num_logprobs >= 0;
 }
 
 }  // namespace spry

@@ -55,6 +55,7 @@ StepResult PlaceResult(const StepLimits& limits, Layout& layout) {
   StepResult result;
   result.step = layout.Place<uint64_t>(1);
   result.rows = layout.Place<RowResult>(limits.max_rows);
+  result.logprobs = layout.Place<TokenLogprobs>(limits.max_samples);
   return result;
 }
 

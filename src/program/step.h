@@ -95,10 +95,7 @@ struct StagedRow {
 struct Sampled {
   int32_t token = 0;
   int32_t saw_nan = 0;
-  int32_t rank = 0;
-  int32_t num_top = 0;
-  TokenLogprob chosen;
-  TokenLogprob top[kMaxLogprobs] = {};
+  TokenLogprobs logprobs;  // where they are asked for
 };
 
 // A view of the device's step memory. Pointers are the fixed addresses that kernels are bound to.
@@ -118,8 +115,9 @@ struct StepState {
 
 // A view of one entry of the result ring.
 struct StepResult {
-  uint64_t* step = nullptr;   // 1 + the step that wrote it, written last; 0: none yet
-  RowResult* rows = nullptr;  // [max_rows], in the order of the step's rows
+  uint64_t* step = nullptr;           // 1 + the step that wrote it, written last; 0: none yet
+  RowResult* rows = nullptr;          // [max_rows], in the order of the step's rows
+  TokenLogprobs* logprobs = nullptr;  // [max_samples]; written where they are asked for
 };
 
 // Bytes of each, and views over that many bytes (aligned to 64).

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "api/row.h"
@@ -41,6 +42,12 @@ struct BatchPlan {
   std::vector<PlannedRow> rows;  // decode rows first
   std::vector<RowJoin> joins;
   std::vector<BlockWrite> block_writes;
+};
+
+// What a step gave.
+struct StepResults {
+  std::span<const RowResult> rows;          // in the order of the plan's rows
+  std::span<const TokenLogprobs> logprobs;  // by sample, in the same order; valid if asked for
 };
 
 }  // namespace spry

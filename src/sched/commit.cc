@@ -3,18 +3,24 @@
 
 namespace spry {
 
-void Scheduler::Commit(std::span<const RowResult> results, std::vector<TokenEvent>& events) {
+void Scheduler::Commit(const StepResults& results, std::vector<TokenEvent>& events) {
   CHECK(steps_in_flight() > 0);
   const std::vector<LaunchedRow>& step = steps_[0];
-  CHECK(results.size() == step.size());
+  CHECK(results.rows.size() == step.size());
+  size_t next_sample = 0;
   for (size_t i = 0; i < step.size(); ++i) {
+    const size_t sample = next_sample;
+    if (step[i].sample) ++next_sample;
     const Row& row = rows_[step[i].row.value()];
     const bool stale = row.owner == nullptr || row.generation != step[i].generation;
     if (stale) continue;
     Request& request = *row.owner;
     if (step[i].sample) --request.outputs_in_flight;
 
-    const TokenEvent event = TakeResult(request, step[i].sample, results[i]);
+    TokenEvent event = TakeResult(request, step[i].sample, results.rows[i]);
+    if (event.has_token && request.params.num_logprobs >= 0) {
+      event.logprobs = &results.logprobs[sample];
+    }
     if (event.has_token || event.finish != FinishReason::kNone) events.push_back(event);
     if (event.finish != FinishReason::kNone) End(request);
   }
@@ -26,7 +32,6 @@ TokenEvent Scheduler::TakeResult(Request& request, bool sampled, const RowResult
   TokenEvent event;
   event.request = request.id;
   event.num_cached_tokens = request.num_cached_tokens;
-  event.result = &result;
   // A live row that sampled has one token, any other none; a device that says otherwise has lost
   // this request, which fails alone.
   if (result.saw_nan || result.count != (sampled ? 1 : 0)) {

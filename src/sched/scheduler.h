@@ -51,8 +51,8 @@ struct TokenEvent {
   bool has_token = false;
   TokenId token;
   FinishReason finish = FinishReason::kNone;
-  int num_cached_tokens = 0;          // of the prompt
-  const RowResult* result = nullptr;  // the device's words (logprobs)
+  int num_cached_tokens = 0;                // of the prompt
+  const TokenLogprobs* logprobs = nullptr;  // of the token; null when not asked for
 };
 
 class Scheduler {
@@ -77,10 +77,9 @@ class Scheduler {
   // max_steps_in_flight steps are in flight.
   Outcome Schedule(BatchPlan& plan);
 
-  // Takes the results of the oldest step in flight: results[i] belongs to the i-th row of its plan.
-  // Appends one event for each live request that got a token or ended. The events point into
-  // `results`.
-  void Commit(std::span<const RowResult> results, std::vector<TokenEvent>& events);
+  // Takes the results of the oldest step in flight. Appends one event for each live request that
+  // got a token or ended. The events point into `results`.
+  void Commit(const StepResults& results, std::vector<TokenEvent>& events);
 
   int steps_in_flight() const { return steps_.size(); }
   bool idle() const { return requests_.empty(); }  // no request at all

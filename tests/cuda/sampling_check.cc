@@ -56,14 +56,7 @@ bool Same(const TokenLogprob& a, const TokenLogprob& b) {
          std::bit_cast<uint32_t>(a.logprob) == std::bit_cast<uint32_t>(b.logprob);
 }
 
-std::string Difference(const RowResult& a, const RowResult& b, bool logprobs) {
-  if (a.count != b.count) return fmt::format("count {} but {}", b.count, a.count);
-  if (a.finish != b.finish) return "finish reason";
-  if (a.saw_nan != b.saw_nan) return "saw_nan";
-  if (a.count > 0 && a.tokens[0] != b.tokens[0]) {
-    return fmt::format("token {} but {}", b.tokens[0].value(), a.tokens[0].value());
-  }
-  if (!logprobs || a.count == 0) return "";
+std::string Difference(const TokenLogprobs& a, const TokenLogprobs& b) {
   if (a.rank != b.rank) return fmt::format("rank {} but {}", b.rank, a.rank);
   if (!Same(a.chosen, b.chosen)) {
     return fmt::format("logprob {} but {}", b.chosen.logprob, a.chosen.logprob);
@@ -75,21 +68,31 @@ std::string Difference(const RowResult& a, const RowResult& b, bool logprobs) {
   return "";
 }
 
+std::string Difference(const SampledResult& a, const SampledResult& b, bool logprobs) {
+  if (a.count != b.count) return fmt::format("count {} but {}", b.count, a.count);
+  if (a.finish != b.finish) return "finish reason";
+  if (a.saw_nan != b.saw_nan) return "saw_nan";
+  if (a.count > 0 && a.tokens[0] != b.tokens[0]) {
+    return fmt::format("token {} but {}", b.tokens[0].value(), a.tokens[0].value());
+  }
+  return logprobs && a.count > 0 ? Difference(a.logprobs, b.logprobs) : "";
+}
+
 Program TraceSampler(const TestWeight& logits, int vocab_size) {
   Tracer tracer("sampler", {.max_length = 16});
   SampleAndAdvance(tracer, GatherSamples(tracer, Embed(tracer, logits.handle)));
   return *tracer.Finish(vocab_size);
 }
 
-std::vector<RowResult> RunRound(TestExecutable& executable, int round, int vocab_size) {
-  const RowResult* rows = executable.RunStep([&](StepWriter& step) {
+std::vector<SampledResult> RunRound(TestExecutable& executable, int round, int vocab_size) {
+  const StepResult& result = executable.RunStep([&](StepWriter& step) {
     for (int row = 0; row < kRows; ++row) {
       step.Join(row, DrawParams(round, row, vocab_size), /*num_outputs=*/round % 4);
       const int32_t id = (row + round) % kRows;
       step.Prefill(row, {&id, 1}, /*start=*/0, /*sample=*/true);
     }
   });
-  return {rows, rows + kRows};
+  return SampledResults(result, kRows);
 }
 
 }  // namespace
@@ -112,8 +115,8 @@ void CheckSampling(Report& report, const CheckOptions& options) {
     std::string first;
     constexpr int kRounds = 12;
     for (int round = 0; round < kRounds; ++round) {
-      const std::vector<RowResult> a = RunRound(*expected, round, vocab_size);
-      const std::vector<RowResult> b = RunRound(*found, round, vocab_size);
+      const std::vector<SampledResult> a = RunRound(*expected, round, vocab_size);
+      const std::vector<SampledResult> b = RunRound(*found, round, vocab_size);
       for (int row = 0; row < kRows; ++row) {
         const RowParams params = DrawParams(round, row, vocab_size);
         const std::string difference = Difference(a[row], b[row], params.num_logprobs >= 0);

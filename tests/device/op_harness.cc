@@ -163,17 +163,23 @@ void StepWriter::Decode(int row) {
   AddRow({.row = row, .num_tokens = 1, .decode = 1}, kSample);
 }
 
-const RowResult* TestExecutable::RunStep(const std::function<void(StepWriter&)>& fill) {
+const StepResult& TestExecutable::RunStep(const std::function<void(StepWriter&)>& fill) {
   const StepId step = next_step_;
   next_step_ = StepId(step.value() + 1);
   StepWriter writer(executable().Slot(step), step);
   fill(writer);
   CHECK(executable().Launch(step).ok());
   while (true) {
-    const Result<const RowResult*> rows = executable().Poll(step);
-    CHECK(rows.ok());
-    if (*rows != nullptr) return *rows;
+    const Result<const StepResult*> result = executable().Poll(step);
+    CHECK(result.ok());
+    if (*result != nullptr) return **result;
   }
+}
+
+std::vector<SampledResult> SampledResults(const StepResult& result, int rows) {
+  std::vector<SampledResult> results;
+  for (int r = 0; r < rows; ++r) results.push_back({result.rows[r], result.logprobs[r]});
+  return results;
 }
 
 RowOpRunner::RowOpRunner(const RowOpCase& op_case, const Target& target, bool fuse) {

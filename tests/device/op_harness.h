@@ -76,12 +76,19 @@ class TestExecutable {
   virtual std::vector<float> Read(const Tensor& tensor, int64_t rows) = 0;
 
   // Launches step after step, each until its results are there.
-  const RowResult* RunStep(const std::function<void(StepWriter&)>& fill);
+  const StepResult& RunStep(const std::function<void(StepWriter&)>& fill);
   StepId next_step() const { return next_step_; }
 
  private:
   StepId next_step_{0};
 };
+
+// A row's result and the log-probabilities of its sample.
+struct SampledResult : RowResult {
+  TokenLogprobs logprobs;
+};
+// Of a step of `rows` rows with one sample each.
+std::vector<SampledResult> SampledResults(const StepResult& result, int rows);
 
 class Target {
  public:

@@ -65,7 +65,7 @@ Result<Scheduler::Outcome> Simulation::Step() {
 Status Simulation::Commit() {
   results_ = device_.Retire();
   events_.clear();
-  scheduler_.Commit(results_, events_);
+  scheduler_.Commit({.rows = results_}, events_);
   for (const TokenEvent& event : events_) SPRY_RETURN_IF_ERROR(CheckEvent(event));
   return scheduler_.CheckIntegrity();
 }

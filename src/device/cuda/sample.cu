@@ -84,9 +84,9 @@ __device__ void ReportLogprobs(const Logits& logits, float max, int32_t wanted, 
   const uint64_t rank = BlockSum(above) + 1;
   const int32_t num_top = min(min(wanted, kMaxLogprobs), logits.count);
   if (threadIdx.x == 0) {
-    sampled.rank = static_cast<int32_t>(rank);
-    sampled.chosen = {.token = TokenId(token), .logprob = chosen - max - log_sum};
-    sampled.num_top = num_top;
+    sampled.logprobs.rank = static_cast<int32_t>(rank);
+    sampled.logprobs.chosen = {.token = TokenId(token), .logprob = chosen - max - log_sum};
+    sampled.logprobs.num_top = num_top;
   }
   uint64_t last = UINT64_MAX;
   for (int32_t n = 0; n < num_top; ++n) {
@@ -97,8 +97,8 @@ __device__ void ReportLogprobs(const Logits& logits, float max, int32_t wanted, 
     });
     last = BlockMax(next);
     if (threadIdx.x != 0) continue;
-    sampled.top[n] = {.token = TokenId(PackedId(last)),
-                      .logprob = logits.data[PackedId(last)] - max - log_sum};
+    sampled.logprobs.top[n] = {.token = TokenId(PackedId(last)),
+                               .logprob = logits.data[PackedId(last)] - max - log_sum};
   }
 }
 

@@ -88,16 +88,23 @@ int32_t FindTop(const float* logits, int32_t vocab_size, int32_t count, TokenLog
   return found;
 }
 
-void ReportLogprobs(const float* logits, int32_t vocab_size, float max, int32_t wanted,
-                    Sampled& sampled) {
+struct TokenQuery {
+  int32_t token = 0;
+  int32_t num_top = 0;  // wanted
+};
+
+TokenLogprobs MakeLogprobs(const float* logits, int32_t vocab_size, float max,
+                           const TokenQuery& query) {
+  TokenLogprobs result;
   const float log_sum = LogOfSum(logits, vocab_size, max);
   const auto logprob = [=](float logit) { return logit - max - log_sum; };
-  sampled.rank = RankOf(logits, vocab_size, sampled.token);
-  sampled.chosen = {.token = TokenId(sampled.token), .logprob = logprob(logits[sampled.token])};
-  sampled.num_top = FindTop(logits, vocab_size, std::min(wanted, kMaxLogprobs), sampled.top);
-  for (int32_t i = 0; i < sampled.num_top; ++i) {
-    sampled.top[i].logprob = logprob(sampled.top[i].logprob);
+  result.rank = RankOf(logits, vocab_size, query.token);
+  result.chosen = {.token = TokenId(query.token), .logprob = logprob(logits[query.token])};
+  result.num_top = FindTop(logits, vocab_size, std::min(query.num_top, kMaxLogprobs), result.top);
+  for (int32_t i = 0; i < result.num_top; ++i) {
+    result.top[i].logprob = logprob(result.top[i].logprob);
   }
+  return result;
 }
 
 // ---- filters ----
@@ -246,7 +253,8 @@ void SampleRow(const RowState& row, std::span<float> logits, uint32_t* masses, S
         draws ? Draw(row, logits, max, masses) : FirstOf(logits.data(), max, vocab_size);
   }
   if (row.params.num_logprobs < 0) return;
-  ReportLogprobs(logits.data(), vocab_size, raw.max, row.params.num_logprobs, sampled);
+  sampled.logprobs = MakeLogprobs(logits.data(), vocab_size, raw.max,
+                                  {.token = sampled.token, .num_top = row.params.num_logprobs});
 }
 
 // By sampled rows.
