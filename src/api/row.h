@@ -26,9 +26,10 @@ struct RowParams {
   float min_p = 0.0f;
   int32_t top_k = 0;  // 0: off
   uint64_t seed = 0;
-  int32_t min_outputs = 0;    // stop ids are masked before that many outputs
-  int32_t max_outputs = 0;    // kLength at that many outputs
-  int32_t num_logprobs = -1;  // -1: none
+  int32_t min_outputs = 0;           // stop ids are masked before that many outputs
+  int32_t max_outputs = 0;           // kLength at that many outputs; 0: at the end of the prompt
+  int32_t num_logprobs = -1;         // -1: none
+  int32_t num_prompt_logprobs = -1;  // of prompt tokens; -1: none
   int32_t num_stop_ids = 0;
   TokenId stop_ids[kMaxStopTokenIds] = {};
 };

@@ -215,7 +215,7 @@ Command AddGenerate(CLI::App& parent) {
   parser
       .add_flag("--json", flags->json,
                 "Print a JSON object a line: index, prompt_tokens, cached_tokens, token_ids, text, "
-                "finish_reason, logprobs")
+                "finish_reason, stop_reason, logprobs, prompt_logprobs")
       ->group("Output");
   AddModelFlags(parser, flags->model);
   AddSamplingFlags(parser, flags->sampling);

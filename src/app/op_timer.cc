@@ -88,7 +88,8 @@ void StepReplay::AddRow(const StepSlot& slot, int32_t row, const TimedRow& timed
                                   .query_start = header.num_tokens,
                                   .num_tokens = timed.num_tokens,
                                   .start = timed.start,
-                                  .sample_index = header.num_samples++};
+                                  .sample_index = header.num_samples++,
+                                  .num_samples = 1};
   header.num_tokens += timed.num_tokens;
 }
 

@@ -130,6 +130,7 @@ constexpr Field kFields[] = {
     {"stop", ReadSampling<&SamplingFields::stop>},
     {"include_stop_str_in_output", ReadSampling<&SamplingFields::include_stop_str_in_output>},
     {"logprobs", ReadSampling<&SamplingFields::logprobs>},
+    {"prompt_logprobs", ReadSampling<&SamplingFields::prompt_logprobs>},
 };
 
 Status ReadField(std::string_view name, const json::value& value, PromptLine& line) {

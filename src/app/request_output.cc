@@ -79,6 +79,8 @@ std::string_view RequestOutput::Take(const TokenEvent& event) {
       logprobs_.push_back(*event.logprobs);
     }
   }
+  prompt_logprobs_.insert(prompt_logprobs_.end(), event.prompt_logprobs.begin(),
+                          event.prompt_logprobs.end());
   if (detokenizer_) Spell(event);
   return std::string_view(text_).substr(before);
 }
@@ -105,6 +107,11 @@ std::string RequestOutput::ToJson() const {
     json::array entries;
     for (const TokenLogprobs& entry : logprobs_) entries.push_back(ToObject(entry));
     object["logprobs"] = std::move(entries);
+  }
+  if (options_.sampling.prompt_logprobs) {
+    json::array entries = {nullptr};  // nothing comes before the first token
+    for (const TokenLogprobs& entry : prompt_logprobs_) entries.push_back(ToObject(entry));
+    object["prompt_logprobs"] = std::move(entries);
   }
   return json::serialize(object);
 }

@@ -34,7 +34,8 @@ class RequestOutput {
   const std::string& text() const { return text_; }
   // {"index", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason",
   // "stop_reason"} and, when asked for, "logprobs": per token its id, logprob, rank and the
-  // likeliest others. stop_reason: the stop string or the stop id that was asked for, else null.
+  // likeliest others, and "prompt_logprobs": the same per token of the prompt, null for its first.
+  // stop_reason: the stop string or the stop id that was asked for, else null.
   std::string ToJson() const;
 
  private:
@@ -47,6 +48,7 @@ class RequestOutput {
   int cached_tokens_ = 0;
   std::vector<TokenId> token_ids_;
   std::vector<TokenLogprobs> logprobs_;
+  std::vector<TokenLogprobs> prompt_logprobs_;  // from the second token on
   std::string text_;
   FinishReason finish_ = FinishReason::kNone;
 };

@@ -20,6 +20,7 @@ void SamplingFields::ApplyTo(SamplingParams& params) const {
   Overwrite(params.max_tokens, max_tokens);
   Overwrite(params.min_tokens, min_tokens);
   Overwrite(params.logprobs, logprobs);
+  Overwrite(params.prompt_logprobs, prompt_logprobs);
   Overwrite(params.seed, seed);
   Overwrite(params.stop_token_ids, stop_token_ids);
   Overwrite(params.ignore_eos, ignore_eos);
@@ -75,6 +76,10 @@ void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
   parser
       .add_option("--logprobs", fields.logprobs,
                   "Report the log-probabilities of the token and of that many others (--json)")
+      ->group(group);
+  parser
+      .add_option("--prompt-logprobs", fields.prompt_logprobs,
+                  "The same of each token of the prompt; --max-tokens 0 scores it alone")
       ->group(group);
 }
 

@@ -39,7 +39,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Device> device,
                        .max_waiting = options.max_waiting,
                        .max_block_writes = memory.limits.max_block_writes,
                        .max_steps_in_flight = memory.run_ahead,
-                       .long_prefill_threshold = options.long_prefill_threshold},
+                       .long_prefill_threshold = options.long_prefill_threshold,
+                       .max_targets = kPromptLogprobSamples},
       *engine->pool_);
   engine->eos_tokens_ = checkpoint.config.eos_tokens;
   engine->seed_ = options.seed;

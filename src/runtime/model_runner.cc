@@ -57,12 +57,16 @@ Status ModelRunner::Launch(const BatchPlan& plan) {
   int32_t sample = 0;
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const PlannedRow& row = plan.rows[r];
+    const bool goes_on = row.num_samples > 0 && !row.draws;
     slot.rows[r] = {.row = row.row.value(),
                     .query_start = token,
                     .num_tokens = row.num_tokens,
                     .start = row.start,
-                    .sample_index = row.sample ? sample++ : -1,
+                    .sample_index = row.num_samples > 0 ? sample : -1,
+                    .num_samples = row.num_samples,
+                    .next_token = goes_on ? row.tokens[row.num_tokens].value() : -1,
                     .decode = row.decode ? 1 : 0};
+    sample += row.num_samples;
     if (!row.decode) {
       for (int i = 0; i < row.num_tokens; ++i) slot.token_ids[token + i] = row.tokens[i].value();
     }

@@ -71,7 +71,7 @@ Status Scheduler::CheckCounts() const {
     for (const LaunchedRow& launched : steps_[i]) {
       const Row& row = rows_[launched.row.value()];
       const bool live = row.owner != nullptr && row.generation == launched.generation;
-      if (live && launched.sample) ++in_flight[launched.row.value()];
+      if (live && launched.draws) ++in_flight[launched.row.value()];
     }
   }
   for (const Request* request : running_) {
@@ -85,7 +85,9 @@ Status Scheduler::CheckCounts() const {
       return Internal(fmt::format("request {} computed {} tokens of {}", request->id.value(),
                                   request->num_launched, num_tokens));
     }
-    if (request->num_outputs() + request->outputs_in_flight > request->params.max_outputs) {
+    // What a judged prompt's last step chooses is counted like an output, though nobody gets it.
+    const int most = std::max(request->params.max_outputs, 1);
+    if (request->num_outputs() + request->outputs_in_flight > most) {
       return Internal(fmt::format("request {} has {} outputs and {} in flight, at most {} asked",
                                   request->id.value(), request->num_outputs(),
                                   request->outputs_in_flight, request->params.max_outputs));

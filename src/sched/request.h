@@ -17,7 +17,8 @@ namespace spry {
 struct RequestSpec {
   RequestId id;
   std::vector<TokenId> prompt;  // not empty
-  RowParams params;             // max_outputs as asked; the scheduler cuts it to the length limit
+  // max_outputs as asked; the scheduler cuts it to the length limit. 0: the prompt is only judged.
+  RowParams params;
   std::string cache_salt;
 };
 
@@ -42,6 +43,8 @@ struct alignas(64) Request {
   int num_published = 0;        // leading blocks of `blocks` known to the prefix index
 
   int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
+  // Leading positions of the prompt whose successor has been judged, for prompt log-probabilities.
+  int num_judged = 0;
   RowParams params;
 
   // Hash chain over the full blocks of `tokens`, as far as somebody asked.
@@ -56,5 +59,10 @@ struct alignas(64) Request {
 
   int num_outputs() const { return static_cast<int>(tokens.size()) - num_prompt; }
 };
+
+// Whether log-probabilities of prompt tokens are still to be computed.
+inline bool OwesTargets(const Request& request) {
+  return request.params.num_prompt_logprobs >= 0 && request.num_judged < request.num_prompt - 1;
+}
 
 }  // namespace spry

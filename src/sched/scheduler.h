@@ -35,6 +35,7 @@ struct SchedulerOptions {
   int max_block_writes = 0;   // per step; >= blocks of one request at max_model_len + max_rows
   int max_steps_in_flight = 1;
   int long_prefill_threshold = 0;  // most prompt tokens of one request per step; 0: no limit
+  int max_targets = 0;             // prompt tokens judged per step; 0: no request may ask for that
 };
 
 struct SchedulerStats {
@@ -53,6 +54,9 @@ struct TokenEvent {
   FinishReason finish = FinishReason::kNone;
   int num_cached_tokens = 0;                // of the prompt
   const TokenLogprobs* logprobs = nullptr;  // of the token; null when not asked for
+  // Of the prompt's tokens from this index on, in order; each of them comes once.
+  std::span<const TokenLogprobs> prompt_logprobs;
+  int first_prompt_logprob = 0;
 };
 
 class Scheduler {
@@ -78,7 +82,7 @@ class Scheduler {
   Outcome Schedule(BatchPlan& plan);
 
   // Takes the results of the oldest step in flight. Appends one event for each live request that
-  // got a token or ended. The events point into `results`.
+  // got a token or log-probabilities, or ended. The events point into `results`.
   void Commit(const StepResults& results, std::vector<TokenEvent>& events);
 
   int steps_in_flight() const { return steps_.size(); }
@@ -97,6 +101,7 @@ class Scheduler {
 
   // scheduler.cc: the step's budget on running requests, and room for them.
   int TokensWanted(const Request& request) const;
+  int TokensGiven(const Request& request, const BatchPlan& plan) const;
   bool NeedsBlock(const Request& request) const;
   int BlocksNeeded() const;
   void PreemptNewest();
@@ -118,7 +123,8 @@ class Scheduler {
   void PublishBlocks(Request& request, int num_tokens);
 
   // commit.cc
-  TokenEvent TakeResult(Request& request, bool sampled, const RowResult& result);
+  TokenEvent TakeResult(Request& request, const LaunchedRow& launched, const RowResult& result,
+                        std::span<const TokenLogprobs> logprobs);
 
   // integrity.cc
   Status CheckBlocks() const;

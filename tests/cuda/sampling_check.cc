@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -95,6 +96,58 @@ std::vector<SampledResult> RunRound(TestExecutable& executable, int round, int v
   return SampledResults(result, kRows);
 }
 
+constexpr int kPrompt = 30;
+
+// Row 0 meets no faulty logits, row 1 a NaN.
+std::array<int32_t, kPrompt> JudgedPrompt(int row, int vocab_size) {
+  std::array<int32_t, kPrompt> ids;
+  for (int i = 0; i < kPrompt; ++i) ids[i] = std::min(i + (row == 0 ? 16 : 0), vocab_size - 1);
+  return ids;
+}
+
+// Tokens [start, end) of both prompts are judged, beside a row that draws.
+const StepResult& JudgeChunk(TestExecutable& executable, int start, int end, int vocab_size) {
+  return executable.RunStep([&](StepWriter& step) {
+    const int32_t drawn = 3;
+    step.Join(2, DrawParams(/*round=*/start, /*row=*/2, vocab_size));
+    step.Prefill(2, {&drawn, 1}, /*start=*/0, /*sample=*/true);
+    for (const int row : {0, 1}) {
+      const auto ids = JudgedPrompt(row, vocab_size);
+      RowParams params{.max_outputs = 5};
+      params.num_prompt_logprobs = row == 0 ? kMaxLogprobs : 0;
+      if (start == 0) step.Join(row, params);
+      const int32_t next = end < kPrompt ? ids[end] : -1;
+      step.Judge(row, std::span(ids).subspan(start, end - start), start, end - start, next);
+    }
+  });
+}
+
+std::string JudgeDifference(TestExecutable& expected, TestExecutable& found, int vocab_size) {
+  for (const int chunk : {kPrompt, 17, 1}) {
+    bool failed[3] = {};  // rows of the step, from then on
+    for (int start = 0; start < kPrompt; start += chunk) {
+      const int end = std::min(start + chunk, kPrompt), n = end - start;
+      const StepResult& a = JudgeChunk(expected, start, end, vocab_size);
+      const StepResult& b = JudgeChunk(found, start, end, vocab_size);
+      for (int r = 0; r < 3; ++r) {
+        failed[r] |= a.rows[r].saw_nan;
+        const std::string difference = Difference({a.rows[r], {}}, {b.rows[r], {}}, false);
+        if (!difference.empty())
+          return fmt::format("chunks of {}, row {}: {}", chunk, r, difference);
+      }
+      for (int l = 1; l <= 2 * n; ++l) {
+        const bool chooses = end == kPrompt && l % n == 0;
+        if (chooses || failed[l <= n ? 1 : 2]) continue;
+        const std::string difference = Difference(a.logprobs[l], b.logprobs[l]);
+        if (!difference.empty()) {
+          return fmt::format("chunks of {}, sample {}: {}", chunk, start + l, difference);
+        }
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 void CheckSampling(Report& report, const CheckOptions& options) {
@@ -128,6 +181,9 @@ void CheckSampling(Report& report, const CheckOptions& options) {
                   differences == 0
                       ? fmt::format("{} results, equal in every field", kRounds * kRows)
                       : fmt::format("{} results differ; {}", differences, first));
+    const std::string judged = JudgeDifference(*expected, *found, vocab_size);
+    report.Expect(judged.empty(), fmt::format("judged prompts, vocabulary {}", vocab_size),
+                  judged.empty() ? "equal in every field" : judged);
   }
 }
 

@@ -59,10 +59,13 @@ class StepWriter {
   void WriteBlock(int row, int index, int block);
   // Tokens of a prompt from position `start` on; the last one's logits are sampled if asked.
   void Prefill(int row, std::span<const int32_t> ids, int start, bool sample);
+  // The logits of the last `num_samples` tokens judge the token after each; behind the last one
+  // comes `next`, or (-1) a token is chosen.
+  void Judge(int row, std::span<const int32_t> ids, int start, int num_samples, int32_t next);
   void Decode(int row);
 
  private:
-  void AddRow(const SlotRow& row, bool sample);
+  void AddRow(const SlotRow& row);
   StepSlot slot_;
 };
 

@@ -31,7 +31,8 @@ SchedulerOptions OptionsOf(const Limits& limits) {
   SchedulerOptions options{.max_rows = limits.max_rows,
                            .max_step_tokens = limits.max_step_tokens,
                            .max_model_len = limits.max_model_len,
-                           .max_steps_in_flight = limits.depth};
+                           .max_steps_in_flight = limits.depth,
+                           .max_targets = 64};
   options.max_block_writes = FewestBlockWrites(options, {.block_size = limits.block_size});
   return options;
 }
@@ -129,6 +130,21 @@ TEST_F(SchedulerTest, ARequestWhoseLogitsAreNotNumbersLeavesNoGeneratedBlockInTh
   ASSERT_TRUE(scheduler_.Submit(std::move(again)).ok());
   Step();
   EXPECT_EQ(scheduler_.Find(RequestId(1))->num_cached_tokens, 0);
+}
+
+TEST_F(SchedulerTest, ANanAmongJudgedTokensFailsTheRequestAndTellsNothing) {
+  RequestSpec spec = Spec(0, 10, 3);
+  spec.params.num_prompt_logprobs = 0;
+  ASSERT_TRUE(scheduler_.Submit(std::move(spec)).ok());
+  Step();
+  RowResult nan;
+  nan.saw_nan = true;
+  logprobs_.resize(10);
+  Commit({nan});
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].finish, FinishReason::kError);
+  EXPECT_TRUE(events_[0].prompt_logprobs.empty());
+  EXPECT_TRUE(scheduler_.idle());
 }
 
 TEST_F(SchedulerTest, CountsWhatItLookedUpAndFound) {

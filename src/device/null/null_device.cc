@@ -64,20 +64,36 @@ class NullExecutable final : public Executable {
   }
 
  private:
-  // Only the last token of a row matters here, so the token arrays stay untouched.
+  // Only sampled tokens matter here, so the token arrays stay untouched.
   void Run(const StepSlot& slot, int32_t r, StepResult& result) {
     const SlotRow& slot_row = slot.rows[r];
     const StagedRow row = StageRow(state_, slot_row, r);
-    if (row.live && row.sample_index >= 0) {
-      const int32_t last = row.num_tokens - 1;
-      const int32_t token = slot_row.decode ? state_.row_states[row.row].last_token
-                                            : slot.token_ids[row.query_start + last];
-      state_.sampled[row.sample_index] = {.token = NullToken(token, row.start + last, vocab_size_)};
+    if (row.live) {
+      for (int32_t i = row.num_tokens - row.num_samples; i < row.num_tokens; ++i) {
+        StageSample(state_, slot, row, r, i);
+        Sample(slot, r, i);
+      }
     }
     AdvanceRow(state_, r, result.rows[r]);
-    if (row.sample_index < 0 || !ReportsLogprobs(state_, row.sample_index)) return;
-    const int32_t token = state_.sampled[row.sample_index].token;
-    result.logprobs[row.sample_index] = {.rank = 1, .chosen = {.token = TokenId(token)}};
+    if (!row.live) return;
+    for (int32_t l = row.sample_index; l < row.sample_index + row.num_samples; ++l) {
+      if (!ReportsLogprobs(state_, l)) continue;
+      const TokenId token(state_.sampled[l].token);
+      result.logprobs[l] = {.rank = 1, .chosen = {.token = token}};
+    }
+  }
+
+  void Sample(const StepSlot& slot, int32_t r, int32_t i) {
+    const StagedRow& row = state_.rows[r];
+    const int32_t l = row.sample_index + i - (row.num_tokens - row.num_samples);
+    const int32_t target = state_.sample_targets[l];
+    if (target >= 0) {
+      state_.sampled[l] = {.token = target};
+      return;
+    }
+    const int32_t token = slot.rows[r].decode ? state_.row_states[row.row].last_token
+                                              : slot.token_ids[row.query_start + i];
+    state_.sampled[l] = {.token = NullToken(token, row.start + i, vocab_size_)};
   }
 
   StepLimits limits_;
