@@ -30,7 +30,10 @@ Status Scheduler::Submit(RequestSpec spec) {
   request->params.max_outputs =
       std::min(spec.params.max_outputs, options_.max_model_len - num_prompt);
   request->root = pool_.Root(spec.cache_salt);
-  waiting_.PushBack(*request);
+  request->priority = spec.priority;
+  request->arrival = submitted_++;
+  waiting_.Insert(*request);
+  if (waiting_.front() == request.get()) waits_for_blocks_ = false;
   const bool is_new = requests_.emplace(spec.id, std::move(request)).second;
   CHECK(is_new);
   return {};
@@ -87,7 +90,7 @@ bool Scheduler::TakeBlocks(Request& request) {
 
 void Scheduler::TakeRow(Request& request, BatchPlan& plan) {
   waiting_.Remove(request);
-  running_.push_back(&request);
+  running_.insert(std::ranges::upper_bound(running_, &request, ComesFirst()), &request);
   request.state = RequestState::kRunning;
   request.row = free_rows_.back();
   free_rows_.pop_back();

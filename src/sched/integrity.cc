@@ -41,6 +41,9 @@ Status Scheduler::CheckRows() const {
                                   request->row.value()));
     }
   }
+  if (!std::ranges::is_sorted(running_, ComesFirst())) {
+    return Internal("running requests are out of order");
+  }
   for (RowId row : free_rows_) {
     if (rows_[row.value()].owner != nullptr) {
       return Internal(fmt::format("row {} is free and has an owner", row.value()));
@@ -51,7 +54,7 @@ Status Scheduler::CheckRows() const {
                                 free_rows_.size(), rows_.size()));
   }
   int num_waiting = 0;
-  for (const Request* request = waiting_.front(); request != nullptr; request = request->next) {
+  for (const Request* request : waiting_.requests()) {
     if (request->state != RequestState::kWaiting || !request->blocks.empty()) {
       return Internal(fmt::format("request {} waits and runs at once", request->id.value()));
     }

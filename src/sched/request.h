@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,17 @@ struct RequestSpec {
   // max_outputs as asked; the scheduler cuts it to the length limit. 0: the prompt is only judged.
   RowParams params;
   std::string cache_salt;
+  int priority = 0;  // lower values come first
 };
 
 enum class RequestState : uint8_t { kWaiting, kRunning };
+
+// By priority, then by arrival. FCFS is the same order with all priorities equal.
+struct Request;
+struct ComesFirst {
+  bool operator()(const Request* a, const Request* b) const;
+};
+using OrderedRequests = std::set<Request*, ComesFirst>;
 
 // What every step reads comes first, in two cache lines.
 struct alignas(64) Request {
@@ -53,12 +62,16 @@ struct alignas(64) Request {
 
   bool admitted_before = false;
 
-  // Neighbours in the waiting queue.
-  Request* previous = nullptr;
-  Request* next = nullptr;
+  int priority = 0;
+  uint64_t arrival = 0;              // requests submitted before
+  OrderedRequests::node_type place;  // in the waiting queue; kept here while it is not there
 
   int num_outputs() const { return static_cast<int>(tokens.size()) - num_prompt; }
 };
+
+inline bool ComesFirst::operator()(const Request* a, const Request* b) const {
+  return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
+}
 
 // Whether log-probabilities of prompt tokens are still to be computed.
 inline bool OwesTargets(const Request& request) {

@@ -63,13 +63,15 @@ Scheduler::Outcome Scheduler::Schedule(BatchPlan& plan) {
   while (BlocksNeeded() > pool_.num_free()) {
     // A preempted request is computed again from its tokens, so all of them must be known.
     if (steps_in_flight() > 0) return Outcome::kRetire;
-    PreemptNewest();
+    PreemptLast();
     preempted = true;
   }
 
   for (Request* request : running_) PlanRow(*request, plan);
-  while (!preempted && !waiting_.empty() && Admit(*waiting_.front(), plan)) {
-    PlanRow(*running_.back(), plan);
+  while (!preempted && !waiting_.empty()) {
+    Request& first = *waiting_.front();
+    if (!Admit(first, plan)) break;
+    PlanRow(first, plan);
   }
   if (plan.num_tokens == 0) return Outcome::kNothing;
 
@@ -93,21 +95,20 @@ bool Scheduler::NeedsBlock(const Request& request) const {
   return request.num_launched == static_cast<int>(request.blocks.size()) * pool_.block_size();
 }
 
-// Blocks that running requests need in this step. The budget need not be asked: it had a token for
-// each of them when it joined, and what those before it want only shrinks.
+// Blocks that running requests need in this step, were the budget enough for all.
 int Scheduler::BlocksNeeded() const {
   return static_cast<int>(std::ranges::count_if(running_, [this](const Request* request) {
     return NeedsBlock(*request) && TokensWanted(*request) > 0;
   }));
 }
 
-// The newest running request goes back to the front of the queue; what it computed may survive in
-// the prefix cache.
-void Scheduler::PreemptNewest() {
+// The last of the running requests goes back to the queue; what it computed may survive in the
+// prefix cache.
+void Scheduler::PreemptLast() {
   Request& request = *running_.back();
   CHECK(request.outputs_in_flight == 0);
   LeaveRow(request);
-  waiting_.PushFront(request);
+  waiting_.Insert(request);
   ++preemptions_;
 }
 

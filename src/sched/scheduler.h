@@ -1,7 +1,12 @@
 // Decides what each step computes. Pure bookkeeping on one thread: no device, no clock, no lock,
 // and after Submit no allocation. One rule, no prefill and decode phases: a step spends its token
-// budget first on running requests in order of arrival, then on waiting ones, first come first
-// served.
+// budget first on running requests, then on waiting ones, both in order of priority and arrival.
+//
+// The order is strict. A request that waits takes nothing from those that run, whatever its
+// priority: it waits for a row and for blocks, and nobody behind it passes. Once it runs, those
+// behind it get what it leaves of a step's budget, which may be nothing while its prompt is read.
+// When blocks run out, the last running request in the order gives way. A steady stream of urgent
+// requests therefore starves the others.
 //
 // Steps may be in flight: the scheduler counts what it launched and commits what came back, in
 // order. A request finished or cancelled frees its row and blocks at once: everything a device does
@@ -104,7 +109,7 @@ class Scheduler {
   int TokensGiven(const Request& request, const BatchPlan& plan) const;
   bool NeedsBlock(const Request& request) const;
   int BlocksNeeded() const;
-  void PreemptNewest();
+  void PreemptLast();
   void PlanRow(Request& request, BatchPlan& plan);
   void AddBlock(Request& request, BlockId block, BatchPlan& plan);
   void RememberStep(const BatchPlan& plan);
@@ -139,13 +144,14 @@ class Scheduler {
   BlockPool& pool_;
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   RequestQueue waiting_;
-  std::vector<Request*> running_;  // in order of arrival
+  std::vector<Request*> running_;  // in the same order
   std::vector<Row> rows_;
   std::vector<RowId> free_rows_;
   LaunchedSteps steps_;
   std::vector<PlannedRow> prompt_rows_;  // of the plan in the making; they follow its decode rows
   // The first waiting request found too few blocks, and none came free since: no use to look again.
   bool waits_for_blocks_ = false;
+  uint64_t submitted_ = 0;
   uint64_t preemptions_ = 0;
   uint64_t prefix_query_tokens_ = 0;
   uint64_t prefix_hit_tokens_ = 0;

@@ -123,6 +123,7 @@ Status Scenario::Submit(const ScenarioLine& line) {
     spec.params.stop_ids[0] = alone.outputs.at(stop - 1);
   }
 
+  spec.priority = line.Number("priority", 0);
   const Status status = simulation_->Submit(std::move(spec));
   if (status.code() == StatusCode::kInvalidArgument) refused_ = "invalid";
   if (status.code() == StatusCode::kResourceExhausted) refused_ = "full";

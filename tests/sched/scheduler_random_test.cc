@@ -33,6 +33,7 @@ class RandomRun {
                                 .hash_key = seed};
     options.max_block_writes = FewestBlockWrites(options, pool) + Between(0, 1) * 100;
     max_model_len_ = options.max_model_len;
+    urgency_ = Between(0, 1) * Between(1, 3);
     simulation_ = std::make_unique<Simulation>(pool, options);
   }
 
@@ -70,6 +71,7 @@ class RandomRun {
     spec.params.seed = Between(0, 3);
     spec.params.max_outputs = scores ? 0 : Between(1, 40);
     if (judges) spec.params.num_prompt_logprobs = 0;
+    if (urgency_ > 0) spec.priority = Between(-urgency_, urgency_);
     if (Between(0, 1) == 0) {
       spec.params.num_stop_ids = Between(1, 3);
       for (int i = 0; i < spec.params.num_stop_ids; ++i) {
@@ -84,6 +86,7 @@ class RandomRun {
 
   std::mt19937_64 random_;
   int max_model_len_ = 0;
+  int urgency_ = 0;  // priorities are that far from 0 at most
   std::unique_ptr<Simulation> simulation_;
   uint64_t next_id_ = 0;
 };

@@ -21,7 +21,7 @@ Simulation::Simulation(const BlockPoolOptions& pool, const SchedulerOptions& opt
 Status Simulation::Submit(RequestSpec spec) {
   Record record{.expected = {}, .num_prompt = static_cast<int>(spec.prompt.size()), .outputs = {}};
   record.judges = spec.params.num_prompt_logprobs >= 0;
-  fair_ &= !record.judges;
+  fair_ &= !record.judges && spec.priority == 0;
   const RequestId id = spec.id;
   const bool fits = record.num_prompt <= options_.max_model_len;
   if (fits) record.expected = RunAlone(spec.prompt, spec.params, options_.max_model_len);
@@ -133,20 +133,32 @@ Status Simulation::CheckPlan() const {
 }
 
 // A running request computes in every step, until all that it may give is on its way; or, where
-// prompts are judged, until the step's budget is spent.
+// prompts are judged or some come first, until the step's budget is spent on those before it.
 Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
   for (const auto& [id, record] : records_) {
     const Request* request = scheduler_.Find(id);
     if (request == nullptr || request->state != RequestState::kRunning) continue;
     const bool spent = plan_.num_tokens == options_.max_step_tokens ||
                        (OwesTargets(*request) && plan_.num_targets == options_.max_targets);
-    if (!fair_ && spent) continue;
+    if (!fair_ && spent && !PassedOver(*request, planned)) continue;
     const int num_outputs = request->num_outputs() + request->outputs_in_flight;
     if (!planned.contains(request->row) && num_outputs < request->params.max_outputs) {
       return Internal(fmt::format("running request {} got nothing", id.value()));
     }
   }
   return {};
+}
+
+// Whether the step computes for one that comes behind `request`, which got nothing. Where prompts
+// are judged, others may have use for what it has not.
+bool Simulation::PassedOver(const Request& request, const std::set<RowId>& planned) const {
+  if (OwesTargets(request)) return false;
+  for (const auto& [id, record] : records_) {
+    const Request* other = scheduler_.Find(id);
+    if (other == nullptr || other->state != RequestState::kRunning) continue;
+    if (planned.contains(other->row) && ComesFirst()(&request, other)) return true;
+  }
+  return false;
 }
 
 Status Simulation::CheckNothingChanged(int num_free, const SchedulerStats& before) const {

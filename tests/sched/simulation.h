@@ -50,6 +50,7 @@ class Simulation {
 
   Status CheckPlan() const;
   Status CheckNobodyStarves(const std::set<RowId>& planned) const;
+  bool PassedOver(const Request& request, const std::set<RowId>& planned) const;
   Status CheckNothingChanged(int num_free, const SchedulerStats& before) const;
   Status CheckEvent(const TokenEvent& event);
   Status CheckPromptLogprobs(const TokenEvent& event, Record& record) const;
