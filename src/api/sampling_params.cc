@@ -14,6 +14,7 @@ Status OutOfRange(const char* field, const auto& value, const char* range) {
 }  // namespace
 
 Status Validate(const SamplingParams& p, int64_t vocab_size) {
+  if (p.n < 1 || p.n > kMaxChoices) return OutOfRange("n", p.n, "from 1 to 128");
   // Written so that NaN fails each test.
   if (!(p.temperature >= 0.0 && std::isfinite(p.temperature))) {
     return OutOfRange("temperature", p.temperature, "0 or more");

@@ -15,9 +15,11 @@ inline constexpr int kMaxStopTokenIds = 32;  // per request, the model's own end
 inline constexpr int kMaxStopStrings = 64;
 inline constexpr int kMaxStopStringBytes = 1024;
 inline constexpr int kMaxLogprobs = 20;             // alternatives per token
+inline constexpr int kMaxChoices = 128;             // per request
 inline constexpr double kGreedyTemperature = 1e-5;  // below: greedy, as vLLM
 
 struct SamplingParams {
+  int n = 1;                     // answers to the prompt, 1 to kMaxChoices (engine/choices.h)
   double temperature = 1.0;      // >= 0; below kGreedyTemperature the most likely token is taken
   double top_p = 1.0;            // (0, 1]
   double min_p = 0.0;            // [0, 1]

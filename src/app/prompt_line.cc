@@ -118,6 +118,8 @@ struct Field {
 constexpr Field kFields[] = {
     {"prompt", ReadPrompt<&PromptLine::text>},
     {"prompt_token_ids", ReadPrompt<&PromptLine::token_ids>},
+    {"priority", ReadPrompt<&PromptLine::priority>},
+    {"n", ReadSampling<&SamplingFields::n>},
     {"temperature", ReadSampling<&SamplingFields::temperature>},
     {"top_p", ReadSampling<&SamplingFields::top_p>},
     {"top_k", ReadSampling<&SamplingFields::top_k>},

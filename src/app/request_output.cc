@@ -89,6 +89,7 @@ std::string RequestOutput::ToJson() const {
   json::array ids;
   for (const TokenId id : token_ids_) ids.emplace_back(id.value());
   json::object object = {{"index", options_.index},
+                         {"choice", options_.choice},
                          {"prompt_tokens", options_.prompt_tokens},
                          {"cached_tokens", cached_tokens_},
                          {"token_ids", std::move(ids)},

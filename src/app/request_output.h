@@ -19,6 +19,7 @@ class RequestOutput {
  public:
   struct Options {
     int index = 0;                         // among the inputs, from 0
+    int choice = 0;                        // among the answers to it, from 0
     const Tokenizer* tokenizer = nullptr;  // must outlive this; null: token ids stand for text
     int prompt_tokens = 0;
     SamplingParams sampling;  // what of it shapes the output: stops and logprobs
@@ -32,7 +33,7 @@ class RequestOutput {
   bool finished() const { return finish_ != FinishReason::kNone; }
   FinishReason finish() const { return finish_; }
   const std::string& text() const { return text_; }
-  // {"index", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason",
+  // {"index", "choice", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason",
   // "stop_reason"} and, when asked for, "logprobs": per token its id, logprob, rank and the
   // likeliest others, and "prompt_logprobs": the same per token of the prompt, null for its first.
   // stop_reason: the stop string or the stop id that was asked for, else null.

@@ -13,6 +13,7 @@ void Overwrite(To& to, const std::optional<From>& from) {
 }  // namespace
 
 void SamplingFields::ApplyTo(SamplingParams& params) const {
+  Overwrite(params.n, n);
   Overwrite(params.temperature, temperature);
   Overwrite(params.top_p, top_p);
   Overwrite(params.min_p, min_p);
@@ -39,6 +40,7 @@ SamplingParams DefaultSampling(const SamplingDefaults& defaults) {
 
 void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
   const char* group = "Sampling";
+  parser.add_option("-n,--n", fields.n, "Answers to each prompt, up to 128 [1]")->group(group);
   parser.add_option("--max-tokens", fields.max_tokens, "Most tokens to generate [16]")
       ->group(group);
   parser.add_option("--min-tokens", fields.min_tokens, "No end or stop id before that many [0]")
