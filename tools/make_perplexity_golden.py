@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/perplexity.json: the perplexity of tests/golden/perplexity.txt by transformers
-(f32) on the dequantised weights of the demo model, with the windows of src/app/perplexity.h. Needs
-torch, transformers, gguf; run from the root:
+"""Writes tests/golden/perplexity.json: the perplexity of tests/golden/perplexity.txt by
+transformers (f32) on the dequantised weights of the demo model, with the windows of
+src/app/perplexity.h. Needs torch, transformers, gguf; run from the root:
 
     python3 tools/make_perplexity_golden.py PATH/SmolLM2-135M-Instruct.Q4_1.gguf
 """

@@ -67,7 +67,7 @@ Result<RequestId> Engine::Submit(GenerationRequest request) {
   SPRY_RETURN_IF_ERROR(ValidatePrompt(request.prompt));
   if (request.sampling.n != 1) {
     return InvalidArgument(
-        fmt::format("n is {}; each choice is submitted by itself", request.sampling.n));
+        fmt::format("n is {}; it must be 1 here: each answer is a request", request.sampling.n));
   }
   if (request.priority != 0 && policy_ != SchedulingPolicy::kPriority) {
     return InvalidArgument(fmt::format(

@@ -36,7 +36,7 @@ GenerationRequest Request(int n) {
 
 using Answers = std::vector<std::vector<int>>;
 
-Answers Run(Engine& engine, const std::vector<RequestId>& ids) {
+Answers Collect(Engine& engine, const std::vector<RequestId>& ids) {
   std::map<RequestId, std::vector<int>> outputs;
   while (!engine.idle()) {
     const auto events = engine.Step();
@@ -54,7 +54,7 @@ Answers Ask(const GenerationRequest& request) {
   auto engine = CpuEngine();
   const auto ids = SubmitChoices(*engine, request);
   EXPECT_TRUE(ids.ok()) << ids.status().message();
-  return Run(*engine, *ids);
+  return Collect(*engine, *ids);
 }
 
 size_t Different(const Answers& answers) {
@@ -82,7 +82,7 @@ TEST(Choices, B052WithoutASeedEachDrawsItsOwn) {
   auto engine = CpuEngine();
   std::vector<RequestId> ids;
   for (int i = 0; i < 5; ++i) ids.push_back(SubmitChoices(*engine, MakeChoice(request, 0))->at(0));
-  EXPECT_GE(Different(Run(*engine, ids)), 4u);
+  EXPECT_GE(Different(Collect(*engine, ids)), 4u);
 }
 
 TEST(Choices, GreedyOnesAreEqual) {
