@@ -34,7 +34,8 @@ struct EngineOptions {
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
-  std::string cache_salt;  // requests share cached prefixes only within one salt
+  std::shared_ptr<TokenMask> mask;  // says what may follow, for instance a grammar; null: anything
+  std::string cache_salt;           // requests share cached prefixes only within one salt
 };
 
 class Engine {

@@ -2,6 +2,7 @@
 // state, so that the next step needs nothing from the host, and reports it.
 #pragma once
 
+#include "ops/logit_rules.h"
 #include "program/step.h"
 
 namespace spry {
@@ -11,19 +12,22 @@ SPRY_HOST_DEVICE inline void AdvanceRow(const StepState& state, int32_t r, RowRe
   const StagedRow& row = state.rows[r];
   result.count = 0;
   result.finish = FinishReason::kNone;
-  result.saw_nan = false;
+  result.fault = RowFault::kNone;
   if (!row.live) return;
   RowState& row_state = state.row_states[row.row];
   row_state.length = row.start + row.num_tokens;
   if (row.sample_index < 0) return;
   const Sampled& sampled = state.sampled[row.sample_index];
-  if (sampled.saw_nan) {
+  if (sampled.fault != RowFault::kNone) {
     row_state.finished = 1;
-    result.saw_nan = true;
+    result.fault = sampled.fault;
     result.finish = FinishReason::kError;
     return;
   }
   row_state.last_token = sampled.token;
+  if (row_state.rule_slot >= 0) {
+    NoteOutput(state.rule_slot(row_state.rule_slot), row_state.num_outputs, sampled.token);
+  }
   ++row_state.num_outputs;
   result.count = 1;
   result.tokens[0] = TokenId(sampled.token);

@@ -29,7 +29,7 @@ TokenEvent Scheduler::TakeResult(Request& request, bool sampled, const RowResult
   event.result = &result;
   // A live row that sampled has one token, any other none; a device that says otherwise has lost
   // this request, which fails alone.
-  if (result.saw_nan || result.count != (sampled ? 1 : 0)) {
+  if (result.fault != RowFault::kNone || result.count != (sampled ? 1 : 0)) {
     event.finish = FinishReason::kError;
     return event;
   }

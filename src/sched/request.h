@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "api/logit_rules.h"
 #include "api/row.h"
 #include "api/sampling_params.h"
 #include "base/ids.h"
@@ -19,6 +21,7 @@ struct RequestSpec {
   std::vector<TokenId> prompt;  // not empty
   RowParams params;             // max_outputs as asked; the scheduler cuts it to the length limit
   std::string cache_salt;
+  std::shared_ptr<const LogitRules> rules;  // null: none
 };
 
 enum class RequestState : uint8_t { kWaiting, kRunning };
@@ -27,6 +30,7 @@ enum class RequestState : uint8_t { kWaiting, kRunning };
 struct alignas(64) Request {
   RequestId id;
   RequestState state = RequestState::kWaiting;
+  bool holds = false;  // never has an output in flight when one is planned: its rules have a mask
 
   // While running.
   RowId row;
@@ -43,6 +47,8 @@ struct alignas(64) Request {
 
   int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
   RowParams params;
+  std::shared_ptr<const LogitRules> rules;
+  int rule_slot = -1;  // while running; -1: none
 
   // Hash chain over the full blocks of `tokens`, as far as somebody asked.
   std::vector<BlockHash> hashes;

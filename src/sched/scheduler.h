@@ -24,6 +24,7 @@
 #include "sched/launched_steps.h"
 #include "sched/request.h"
 #include "sched/request_queue.h"
+#include "sched/rule_slots.h"
 
 namespace spry {
 
@@ -34,6 +35,7 @@ struct SchedulerOptions {
   int max_waiting = 1 << 20;  // requests; more are refused with ResourceExhausted
   int max_block_writes = 0;   // per step; >= blocks of one request at max_model_len + max_rows
   int max_steps_in_flight = 1;
+  int max_rule_slots = 0;          // --max-rule-slots: running requests with LogitRules
   int long_prefill_threshold = 0;  // most prompt tokens of one request per step; 0: no limit
 };
 
@@ -61,7 +63,8 @@ class Scheduler {
   Scheduler(const SchedulerOptions& options, BlockPool& pool);
 
   // Takes a request into the waiting queue. InvalidArgument when the prompt leaves no room for a
-  // token within max_model_len; ResourceExhausted when the queue is full.
+  // token within max_model_len, or when it has rules and there are no slots for any;
+  // ResourceExhausted when the queue is full.
   Status Submit(RequestSpec spec);
 
   // Ends a request wherever it is and frees what it holds at once; false when it is not known (it
@@ -101,7 +104,9 @@ class Scheduler {
   bool NeedsBlock(const Request& request) const;
   int BlocksNeeded() const;
   void PreemptNewest();
+  bool IsHeld(const Request& request) const;
   void PlanRow(Request& request, BatchPlan& plan);
+  void PlanMaskRefresh(const Request& request, BatchPlan& plan);
   void AddBlock(Request& request, BlockId block, BatchPlan& plan);
   void RememberStep(const BatchPlan& plan);
 
@@ -109,6 +114,7 @@ class Scheduler {
   bool Admit(Request& request, BatchPlan& plan);
   bool TakeBlocks(Request& request);
   void TakeRow(Request& request, BatchPlan& plan);
+  RowJoin TakeRuleSlot(Request& request);
   void LeaveRow(Request& request);
   void End(Request& request);
 
@@ -124,6 +130,7 @@ class Scheduler {
   // integrity.cc
   Status CheckBlocks() const;
   Status CheckRows() const;
+  Status CheckRuleSlots() const;
   Status CheckCounts() const;
 
   int BlocksFor(int num_tokens) const {
@@ -137,8 +144,10 @@ class Scheduler {
   std::vector<Request*> running_;  // in order of arrival
   std::vector<Row> rows_;
   std::vector<RowId> free_rows_;
+  RuleSlots rule_slots_;
   LaunchedSteps steps_;
   std::vector<PlannedRow> prompt_rows_;  // of the plan in the making; they follow its decode rows
+  int num_held_ = 0;                     // running requests left out of the plan in the making
   // The first waiting request found too few blocks, and none came free since: no use to look again.
   bool waits_for_blocks_ = false;
   uint64_t preemptions_ = 0;

@@ -59,7 +59,7 @@ bool Same(const TokenLogprob& a, const TokenLogprob& b) {
 std::string Difference(const RowResult& a, const RowResult& b, bool logprobs) {
   if (a.count != b.count) return fmt::format("count {} but {}", b.count, a.count);
   if (a.finish != b.finish) return "finish reason";
-  if (a.saw_nan != b.saw_nan) return "saw_nan";
+  if (a.fault != b.fault) return "fault";
   if (a.count > 0 && a.tokens[0] != b.tokens[0]) {
     return fmt::format("token {} but {}", b.tokens[0].value(), a.tokens[0].value());
   }

@@ -139,7 +139,7 @@ bool SameLogprob(const TokenLogprob& a, const TokenLogprob& b) {
 
 bool SameResult(const RowResult& a, const RowResult& b) {
   bool same = a.count == b.count && a.tokens[0] == b.tokens[0] && a.finish == b.finish &&
-              a.saw_nan == b.saw_nan && a.rank == b.rank && SameLogprob(a.chosen, b.chosen) &&
+              a.fault == b.fault && a.rank == b.rank && SameLogprob(a.chosen, b.chosen) &&
               a.num_top == b.num_top;
   for (int i = 0; same && i < a.num_top; ++i) same = SameLogprob(a.top[i], b.top[i]);
   return same;

@@ -114,7 +114,7 @@ TEST_F(SchedulerTest, ARequestWhoseLogitsAreNotNumbersLeavesNoGeneratedBlockInTh
   Commit({Token(1)});
   Step();
   RowResult nan = Token(2);
-  nan.saw_nan = true;
+  nan.fault = RowFault::kNan;
   Commit({nan});
   EXPECT_EQ(events_[0].finish, FinishReason::kError);
   RequestSpec again = Spec(0, 15, 1);

@@ -16,13 +16,14 @@ Simulation::Simulation(const BlockPoolOptions& pool, const SchedulerOptions& opt
       device_({.max_rows = options.max_rows,
                .num_blocks = pool.num_blocks,
                .block_size = pool.block_size,
-               .max_model_len = options.max_model_len}) {}
+               .max_model_len = options.max_model_len,
+               .max_rule_slots = options.max_rule_slots}) {}
 
 Status Simulation::Submit(RequestSpec spec) {
   Record record{.expected = {}, .num_prompt = static_cast<int>(spec.prompt.size()), .outputs = {}};
   const RequestId id = spec.id;
   const bool fits = record.num_prompt < options_.max_model_len;
-  if (fits) record.expected = RunAlone(spec.prompt, spec.params, options_.max_model_len);
+  if (fits) record.expected = RunAlone(spec, options_.max_model_len);
   SPRY_RETURN_IF_ERROR(scheduler_.Submit(std::move(spec)));
   records_[id] = std::move(record);
   return scheduler_.CheckIntegrity();
@@ -123,13 +124,15 @@ Status Simulation::CheckPlan() const {
   return CheckNobodyStarves(rows);
 }
 
-// A running request computes in every step, until all that it may give is on its way.
+// A running request computes in every step, until all that it may give is on its way; one with a
+// mask in every step that finds its outputs known.
 Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
   for (const auto& [id, record] : records_) {
     const Request* request = scheduler_.Find(id);
     if (request == nullptr || request->state != RequestState::kRunning) continue;
     const int num_outputs = request->num_outputs() + request->outputs_in_flight;
-    if (!planned.contains(request->row) && num_outputs < request->params.max_outputs) {
+    const bool held = request->holds && request->outputs_in_flight > 0;
+    if (!held && !planned.contains(request->row) && num_outputs < request->params.max_outputs) {
       return Internal(fmt::format("running request {} got nothing", id.value()));
     }
   }
@@ -139,7 +142,7 @@ Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
 Status Simulation::CheckNothingChanged(int num_free, const SchedulerStats& before) const {
   const SchedulerStats after = scheduler_.stats();
   if (!plan_.rows.empty() || !plan_.joins.empty() || !plan_.block_writes.empty() ||
-      plan_.num_tokens != 0) {
+      !plan_.mask_refreshes.empty() || plan_.num_tokens != 0) {
     return Internal("there is no step, but its plan is not empty");
   }
   if (pool_.num_free() != num_free || after.running != before.running ||

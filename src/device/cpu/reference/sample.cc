@@ -7,6 +7,7 @@
 #include "device/cpu/reference/kernels.h"
 #include "device/cpu/reference/lanes.h"
 #include "device/cpu/stop_mask.h"
+#include "ops/logit_rules.h"
 #include "ops/math.h"
 #include "ops/ordered_key.h"
 #include "ops/random.h"
@@ -230,22 +231,45 @@ int32_t Draw(const RowState& row, std::span<const float> logits, float max, uint
   return best;
 }
 
-void SampleRow(const RowState& row, std::span<float> logits, uint32_t* masses, Sampled& sampled) {
+// `max` is of the logits, which are changed for a while and left as they were.
+int32_t Pick(const RowState& row, std::span<float> logits, float max, uint32_t* masses) {
+  const int32_t vocab_size = static_cast<int32_t>(logits.size());
+  const bool mask_stops = row.num_outputs < row.params.min_outputs;
+  const RowParams unmasked;
+  const StopMask mask(mask_stops ? row.params : unmasked, logits.data());
+  if (mask_stops) max = FindExtremes(logits.data(), vocab_size).max;
+  // Were every id a stop id, nothing would be left to draw from: the first is as good as any.
+  const bool draws = row.params.temperature > 0.0f && max > -kInfinity;
+  return draws ? Draw(row, logits, max, masses) : FirstOf(logits.data(), max, vocab_size);
+}
+
+// By rules, from what they make of the logits.
+void PickByRules(const RowState& row, std::span<const float> logits, const RuleSlot& slot,
+                 uint32_t* masses, Sampled& sampled) {
+  AdjustRow(slot, row, logits);
+  const std::span<float> adjusted(slot.logits, logits.size());
+  const float max = FindExtremes(adjusted.data(), static_cast<int64_t>(adjusted.size())).max;
+  if (max == -kInfinity) {
+    sampled.fault = RowFault::kNothingAllowed;
+  } else {
+    sampled.token = Pick(row, adjusted, max, masses);
+  }
+}
+
+void SampleRow(const StepState& state, const RowState& row, std::span<float> logits,
+               uint32_t* masses, Sampled& sampled) {
   const int32_t vocab_size = static_cast<int32_t>(logits.size());
   const Extremes raw = FindExtremes(logits.data(), vocab_size);
-  sampled.saw_nan = raw.has_nan || !std::isfinite(raw.max);  // an infinity is as useless as a NaN
-  if (sampled.saw_nan) return;
-  {
-    const bool mask_stops = row.num_outputs < row.params.min_outputs;
-    const RowParams unmasked;
-    const StopMask mask(mask_stops ? row.params : unmasked, logits.data());
-    const float max = mask_stops ? FindExtremes(logits.data(), vocab_size).max : raw.max;
-    // Were every id a stop id, nothing would be left to draw from: the first is as good as any.
-    const bool draws = row.params.temperature > 0.0f && max > -kInfinity;
-    sampled.token =
-        draws ? Draw(row, logits, max, masses) : FirstOf(logits.data(), max, vocab_size);
+  // An infinity is as useless as a NaN.
+  const bool useless = raw.has_nan || !std::isfinite(raw.max);
+  sampled.fault = useless ? RowFault::kNan : RowFault::kNone;
+  if (useless) return;
+  if (row.rule_slot >= 0) {
+    PickByRules(row, logits, state.rule_slot(row.rule_slot), masses, sampled);
+  } else {
+    sampled.token = Pick(row, logits, raw.max, masses);
   }
-  if (row.params.num_logprobs < 0) return;
+  if (sampled.fault != RowFault::kNone || row.params.num_logprobs < 0) return;
   ReportLogprobs(logits.data(), vocab_size, raw.max, row.params.num_logprobs, sampled);
 }
 
@@ -259,7 +283,7 @@ void Run(const void* opaque, const StepState& state, Worker& worker) {
     const StagedRow& row = state.rows[state.sample_rows[l]];
     if (!row.live) continue;
     const std::span<float> logits(args.logits.Row(l), vocab_size);
-    SampleRow(state.row_states[row.row], logits, masses, state.sampled[l]);
+    SampleRow(state, state.row_states[row.row], logits, masses, state.sampled[l]);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "device/cpu/simd/sample_row.h"
+#include "ops/logit_rules.h"
 
 namespace spry {
 namespace {
@@ -29,6 +30,7 @@ RowKind KindOf(const StepState& state, int64_t l) {
   if (!staged.live) return RowKind::kPadding;
   const RowState& row = state.row_states[staged.row];
   const RowParams& params = row.params;
+  if (row.rule_slot >= 0) return RowKind::kOwn;
   if (row.num_outputs < params.min_outputs && params.num_stop_ids > 0) return RowKind::kOwn;
   if (!(params.temperature > 0.0f)) return RowKind::kGreedy;
   const bool filters = params.top_k > 0 || params.top_p < 1.0f || params.min_p > 0.0f;
@@ -103,10 +105,12 @@ class SampleRun {
     return whole;
   }
 
-  static bool IsUseless(const LogitScan& scan) { return scan.has_nan || !std::isfinite(scan.max); }
+  static RowFault FaultOf(const LogitScan& scan) {
+    return scan.has_nan || !std::isfinite(scan.max) ? RowFault::kNan : RowFault::kNone;
+  }
 
   void DrawShare(int64_t l, const LogitScan& scan, const Share& share) {
-    if (IsUseless(scan)) return;
+    if (FaultOf(scan) != RowFault::kNone) return;
     Part(worker_.index(), l).best =
         args_.kernels->draw(args_.logits.Row(l) + share.begin, share.end - share.begin,
                             static_cast<int32_t>(share.begin), MakeDrawSpec(StateOf(l), scan));
@@ -114,17 +118,35 @@ class SampleRun {
 
   void PickAlone(int64_t l, const LogitScan& scan, RowKind kind) {
     Sampled& sampled = state_.sampled[l];
-    sampled.saw_nan = IsUseless(scan);
-    if (sampled.saw_nan) return;
-    sampled.token = kind == RowKind::kGreedy ? scan.first
-                                             : sampler_.Pick(StateOf(l), args_.logits.Row(l), scan);
+    sampled.fault = FaultOf(scan);
+    if (sampled.fault != RowFault::kNone) return;
+    const RowState& row = StateOf(l);
+    if (row.rule_slot >= 0) {
+      PickByRules(l, row, sampled);
+      if (sampled.fault != RowFault::kNone) return;
+    } else {
+      sampled.token =
+          kind == RowKind::kGreedy ? scan.first : sampler_.Pick(row, args_.logits.Row(l), scan);
+    }
     Report(l, scan, sampled);
+  }
+
+  // From what the row's rules make of its logits.
+  void PickByRules(int64_t l, const RowState& row, Sampled& sampled) {
+    const RuleSlot slot = state_.rule_slot(row.rule_slot);
+    AdjustRow(slot, row, {args_.logits.Row(l), static_cast<size_t>(vocab_size_)});
+    const LogitScan scan = args_.kernels->scan(slot.logits, vocab_size_);
+    if (scan.max == -INFINITY) {
+      sampled.fault = RowFault::kNothingAllowed;
+    } else {
+      sampled.token = sampler_.Pick(row, slot.logits, scan);
+    }
   }
 
   void FinishDraw(int64_t l, const LogitScan& scan) {
     Sampled& sampled = state_.sampled[l];
-    sampled.saw_nan = IsUseless(scan);
-    if (sampled.saw_nan) return;
+    sampled.fault = FaultOf(scan);
+    if (sampled.fault != RowFault::kNone) return;
     DrawBest best;
     for (int w = 0; w < worker_.count(); ++w) {
       const DrawBest& part = Part(w, l).best;
