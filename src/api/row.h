@@ -17,6 +17,25 @@ enum class FinishReason : uint8_t {
   kError,   // this request failed; the message says why
 };
 
+// Why a row yields no token although one was wanted; the request fails alone.
+enum class RowFault : uint8_t {
+  kNone,
+  kNan,             // the logits held a NaN or an infinity
+  kNothingAllowed,  // the request's rules left no token to choose (api/logit_rules.h)
+};
+
+// For whoever asked.
+inline const char* FaultText(RowFault fault) {
+  switch (fault) {
+    case RowFault::kNone: break;
+    case RowFault::kNan: return "the model gave no usable logits (NaN)";
+    case RowFault::kNothingAllowed:
+      return "allowed_token_ids, bad_words, min_tokens and the grammar together leave "
+             "no token to choose";
+  }
+  return "the device lost the request";
+}
+
 // Tokens one step can yield for one row; above 1 only with speculative decoding.
 inline constexpr int kMaxTokensPerRow = 1;
 
@@ -51,7 +70,7 @@ struct RowResult {
   int32_t count = 0;  // tokens valid; 0 while a prompt is being read or when the row was padding
   TokenId tokens[kMaxTokensPerRow] = {};
   FinishReason finish = FinishReason::kNone;
-  bool saw_nan = false;  // the logits held a NaN; the request fails alone
+  RowFault fault = RowFault::kNone;
 };
 
 }  // namespace spry

@@ -2,13 +2,77 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
+#include <string_view>
 
 namespace spry {
 namespace {
 
-Status OutOfRange(const char* field, const auto& value, const char* range) {
+Status OutOfRange(std::string_view field, const auto& value, const char* range) {
   return InvalidArgument(fmt::format("{} is {}; it must be {}", field, value, range));
+}
+
+Status CheckIds(std::string_view field, std::span<const TokenId> ids, int64_t vocab_size) {
+  for (const TokenId id : ids) {
+    if (id.value() < 0 || id.value() >= vocab_size) {
+      return InvalidArgument(fmt::format("{} has {}; ids of this model go from 0 to {}", field,
+                                         id.value(), vocab_size - 1));
+    }
+  }
+  return {};
+}
+
+Status CheckPenalties(const SamplingParams& p) {
+  // As devices see it: a smaller number would be 0 in f32, a larger one infinite.
+  const float repetition = static_cast<float>(p.repetition_penalty);
+  if (!(repetition >= std::numeric_limits<float>::min() && std::isfinite(repetition))) {
+    return OutOfRange("repetition_penalty", p.repetition_penalty, "above 0 and finite");
+  }
+  if (!(p.presence_penalty >= -2.0 && p.presence_penalty <= 2.0)) {
+    return OutOfRange("presence_penalty", p.presence_penalty, "in [-2, 2]");
+  }
+  if (!(p.frequency_penalty >= -2.0 && p.frequency_penalty <= 2.0)) {
+    return OutOfRange("frequency_penalty", p.frequency_penalty, "in [-2, 2]");
+  }
+  return {};
+}
+
+Status CheckBiases(std::span<const LogitBias> biases, int64_t vocab_size) {
+  if (biases.size() > kMaxLogitBiases) {
+    return OutOfRange("the number of logit_bias entries", biases.size(), "at most 1024");
+  }
+  std::vector<TokenId> ids;
+  for (const LogitBias& entry : biases) {
+    ids.push_back(entry.token);
+    if (!(entry.bias >= -kMaxLogitBias && entry.bias <= kMaxLogitBias)) {
+      return OutOfRange(fmt::format("logit_bias of {}", entry.token.value()), entry.bias,
+                        "in [-100, 100]");
+    }
+  }
+  SPRY_RETURN_IF_ERROR(CheckIds("logit_bias", ids, vocab_size));
+  std::ranges::sort(ids);
+  const auto twice = std::ranges::adjacent_find(ids);
+  if (twice == ids.end()) return {};
+  return InvalidArgument(fmt::format("logit_bias has {} twice", twice->value()));
+}
+
+Status CheckBadWords(std::span<const std::vector<TokenId>> words, int64_t vocab_size) {
+  if (words.size() > kMaxBadWords) {
+    return OutOfRange("the number of bad_words as token sequences", words.size(), "at most 1024");
+  }
+  size_t tokens = 0;
+  for (const std::vector<TokenId>& word : words) {
+    if (word.empty() || word.size() > kMaxBadWordLength) {
+      return OutOfRange("the length of one of bad_words", word.size(), "from 1 to 32 tokens");
+    }
+    SPRY_RETURN_IF_ERROR(CheckIds("bad_words", word, vocab_size));
+    tokens += word.size();
+  }
+  if (tokens <= kMaxBadWordTokens) return {};
+  return OutOfRange("the number of tokens of all bad_words", tokens, "at most 4096");
 }
 
 }  // namespace
@@ -45,13 +109,16 @@ Status Validate(const SamplingParams& p, int64_t vocab_size) {
       return OutOfRange("the size of a stop string", stop.size(), "from 1 to 1024 bytes");
     }
   }
-  for (const TokenId id : p.stop_token_ids) {
-    if (id.value() < 0 || id.value() >= vocab_size) {
-      return InvalidArgument(fmt::format("stop_token_ids has {}; ids of this model go from 0 to {}",
-                                         id.value(), vocab_size - 1));
+  SPRY_RETURN_IF_ERROR(CheckIds("stop_token_ids", p.stop_token_ids, vocab_size));
+  SPRY_RETURN_IF_ERROR(CheckPenalties(p));
+  SPRY_RETURN_IF_ERROR(CheckBiases(p.logit_bias, vocab_size));
+  if (p.allowed_token_ids) {
+    if (p.allowed_token_ids->empty()) {
+      return InvalidArgument("allowed_token_ids is empty; give at least one id, or leave it out");
     }
+    SPRY_RETURN_IF_ERROR(CheckIds("allowed_token_ids", *p.allowed_token_ids, vocab_size));
   }
-  return {};
+  return CheckBadWords(p.bad_words, vocab_size);
 }
 
 }  // namespace spry

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/logit_rules.h"
 #include "base/ids.h"
 #include "base/status.h"
 
@@ -25,6 +26,14 @@ struct SamplingParams {
   double min_p = 0.0;            // [0, 1]
   int top_k = 0;                 // 0 or -1: off
   std::optional<uint64_t> seed;  // absent: drawn when the request is submitted
+
+  double repetition_penalty = 1.0;    // > 0; divides or multiplies ids of the prompt or the output
+  double presence_penalty = 0.0;      // [-2, 2]; taken from ids that are in the output
+  double frequency_penalty = 0.0;     // [-2, 2]; the same, times how often
+  std::vector<LogitBias> logit_bias;  // added; [-100, 100], each id once
+  std::optional<std::vector<TokenId>> allowed_token_ids;  // absent: all; not empty
+  // Sequences that the output may not complete (text/bad_words.h makes them of words).
+  std::vector<std::vector<TokenId>> bad_words;
 
   // Cut to what max_model_len leaves. 0, with prompt_logprobs alone: the prompt is scored.
   int max_tokens = 16;

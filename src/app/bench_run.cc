@@ -38,7 +38,7 @@ class Collector {
 
   Status Take(const TokenEvent& event, RunTotals& totals) {
     if (event.finish == FinishReason::kError) {
-      return Internal("the model gave no usable logits (NaN)");
+      return Internal(FaultText(event.fault));
     }
     Running& request = running_[event.request.value() - first_];
     ++totals.output_tokens;

@@ -39,12 +39,13 @@ struct ChatFlags {
 
 class Chat {
  public:
-  Chat(const ChatFlags& flags, LoadedModel model, ChatTemplate chat_template)
-      : model_(std::move(model)), template_(std::move(chat_template)), editor_("> ") {
-    dialogue_.SetSystem(flags.system);
-    sampling_ = DefaultSampling(model_.config.sampling_defaults);
-    sampling_.max_tokens = std::numeric_limits<int>::max();  // what the model's length leaves
-    flags.sampling.ApplyTo(sampling_);
+  Chat(const std::string& system, SamplingParams sampling, LoadedModel model,
+       ChatTemplate chat_template)
+      : model_(std::move(model)),
+        template_(std::move(chat_template)),
+        editor_("> "),
+        sampling_(std::move(sampling)) {
+    dialogue_.SetSystem(system);
   }
 
   Result<int> Run() {
@@ -121,9 +122,11 @@ class Chat {
 
   Status Answer(RequestId request) {
     RequestOutput output({.tokenizer = model_.tokenizer.get(), .sampling = sampling_});
+    RowFault fault = RowFault::kNone;
     while (!output.finished() && !Interrupted()) {
       SPRY_ASSIGN_OR_RETURN(const std::span<const TokenEvent> events, model_.engine->Step());
       for (const TokenEvent& event : events) {
+        fault = event.fault;
         SPRY_RETURN_IF_ERROR(WriteStdout(output.Take(event)));
       }
     }
@@ -131,7 +134,7 @@ class Chat {
     SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
     if (output.finish() == FinishReason::kError) {
       dialogue_.DropLast();
-      Complain("the model gave no usable logits (NaN); the answer was stopped");
+      Complain(fmt::format("{}; the answer was stopped", FaultText(fault)));
       return {};
     }
     if (output.finish() == FinishReason::kLength) {
@@ -157,8 +160,11 @@ Result<int> RunChat(const ChatFlags& flags) {
                                        model.tokenizer == nullptr ? "tokenizer" : "chat template"));
   }
   SPRY_ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(*model.chat_template));
+  SamplingParams sampling = DefaultSampling(model.config.sampling_defaults);
+  sampling.max_tokens = std::numeric_limits<int>::max();  // what the model's length leaves
+  SPRY_RETURN_IF_ERROR(flags.sampling.ApplyTo(sampling, model.tokenizer.get()));
   CatchInterrupt(SecondInterrupt::kIsCaught);
-  return Chat(flags, std::move(model), std::move(chat_template)).Run();
+  return Chat(flags.system, std::move(sampling), std::move(model), std::move(chat_template)).Run();
 }
 
 }  // namespace

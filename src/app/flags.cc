@@ -46,6 +46,13 @@ void AddMemoryFlags(CLI::App& parser, MemoryOptions& memory) {
       ->check(AtLeast(1))
       ->group(group);
   parser
+      .add_option("--max-rule-slots", memory.max_rule_slots,
+                  "Sequences at once that have penalties, biases or restrictions of tokens "
+                  "[64, at most --max-num-seqs]")
+      ->check(AtLeast(0))
+      ->type_name("INT")
+      ->group(group);
+  parser
       .add_option("--max-num-batched-tokens", memory.max_step_tokens,
                   "Tokens in a step [512 on CPU, 8192 on CUDA]")
       ->check(AtLeast(1))

@@ -36,7 +36,6 @@ class Generate {
       : flags_(flags), prompts_(std::move(prompts)), model_(std::move(model)) {}
 
   Result<int> Run() {
-    WarnOfDefaults();
     for (size_t i = 0; i < prompts_.size(); ++i) Submit(static_cast<int>(i));
     while (!model_.engine->idle()) {
       if (Interrupted()) return Stop();
@@ -53,17 +52,6 @@ class Generate {
     std::string where;
     std::unique_ptr<RequestOutput> output;
   };
-
-  // The model asks for something that this version does not do: say so once.
-  void WarnOfDefaults() const {
-    const std::optional<double> penalty = model_.config.sampling_defaults.repetition_penalty;
-    if (penalty && *penalty != 1.0) {
-      fmt::print(stderr,
-                 "spry: the model's generation_config asks for a repetition_penalty of {}, which "
-                 "is not applied\n",
-                 *penalty);
-    }
-  }
 
   void Report(const std::string& where, const std::string& message) {
     failed_ = true;
@@ -95,10 +83,11 @@ class Generate {
     PromptLine& line = *entry.line;
     GenerationRequest request;
     request.sampling = DefaultSampling(model_.config.sampling_defaults);
-    flags_.sampling.ApplyTo(request.sampling);
-    line.sampling.ApplyTo(request.sampling);
+    const Tokenizer* tokenizer = model_.tokenizer.get();
+    SPRY_RETURN_IF_ERROR(flags_.sampling.ApplyTo(request.sampling, tokenizer));
+    SPRY_RETURN_IF_ERROR(line.sampling.ApplyTo(request.sampling, tokenizer));
     request.priority = line.priority.value_or(0);
-    if (!request.sampling.stop.empty() && model_.tokenizer == nullptr) {
+    if (!request.sampling.stop.empty() && tokenizer == nullptr) {
       return InvalidArgument(
           "stop needs the text of tokens, and the model has no tokenizer; use stop_token_ids");
     }
@@ -138,7 +127,8 @@ class Generate {
     if (!slot.output->finished()) return {};
     if (event.finish == FinishReason::kNone) model_.engine->Cancel(event.request);
     if (event.finish == FinishReason::kError) {
-      Report(slot.where, "the model gave no usable logits (NaN); the request was stopped");
+      Report(slot.where,
+             fmt::format("{}; the request was stopped", FaultText(event.fault)));
     }
     index_of_.erase(found);
     return PrintReady();

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <boost/json.hpp>
+#include <charconv>
 #include <cstdint>
 
 namespace spry {
@@ -101,6 +102,26 @@ Status Read(std::string_view field, const json::value& value,
   return {};
 }
 
+// {"11": -5}: ids are keys, as in the HTTP API.
+Status Read(std::string_view field, const json::value& value,
+            std::optional<std::vector<LogitBias>>& target) {
+  if (!value.is_object()) return Wrong(field, value, "an object of token ids and numbers");
+  target.emplace();
+  for (const json::key_value_pair& pair : value.get_object()) {
+    const std::string_view key(pair.key().data(), pair.key().size());
+    int32_t id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size()) {
+      return Wrong(fmt::format("a key of {}", field), json::string(pair.key()), "a token id");
+    }
+    if (!pair.value().is_number()) {
+      return Wrong(fmt::format("{}[{}]", field, key), pair.value(), "a number");
+    }
+    target->push_back({TokenId(id), pair.value().to_number<float>()});
+  }
+  return {};
+}
+
 template <auto member>
 Status ReadSampling(std::string_view field, const json::value& value, PromptLine& line) {
   return Read(field, value, line.sampling.*member);
@@ -124,6 +145,12 @@ constexpr Field kFields[] = {
     {"top_p", ReadSampling<&SamplingFields::top_p>},
     {"top_k", ReadSampling<&SamplingFields::top_k>},
     {"min_p", ReadSampling<&SamplingFields::min_p>},
+    {"repetition_penalty", ReadSampling<&SamplingFields::repetition_penalty>},
+    {"presence_penalty", ReadSampling<&SamplingFields::presence_penalty>},
+    {"frequency_penalty", ReadSampling<&SamplingFields::frequency_penalty>},
+    {"logit_bias", ReadSampling<&SamplingFields::logit_bias>},
+    {"allowed_token_ids", ReadSampling<&SamplingFields::allowed_token_ids>},
+    {"bad_words", ReadSampling<&SamplingFields::bad_words>},
     {"seed", ReadSampling<&SamplingFields::seed>},
     {"max_tokens", ReadSampling<&SamplingFields::max_tokens>},
     {"min_tokens", ReadSampling<&SamplingFields::min_tokens>},

@@ -10,7 +10,9 @@
 
 #include "api/sampling_params.h"
 #include "base/ids.h"
+#include "base/status.h"
 #include "checkpoint/model_config.h"
+#include "text/tokenizer.h"
 
 namespace CLI {
 class App;
@@ -20,14 +22,17 @@ namespace spry {
 
 struct SamplingFields {
   std::optional<double> temperature, top_p, min_p;
+  std::optional<double> repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int> n, top_k, max_tokens, min_tokens, logprobs, prompt_logprobs;
   std::optional<uint64_t> seed;
-  std::optional<std::vector<TokenId>> stop_token_ids;
-  std::optional<std::vector<std::string>> stop;
+  std::optional<std::vector<TokenId>> stop_token_ids, allowed_token_ids;
+  std::optional<std::vector<LogitBias>> logit_bias;
+  std::optional<std::vector<std::string>> stop, bad_words;
   std::optional<bool> ignore_eos, include_stop_str_in_output;
 
-  // Overwrites in `params` what is said here.
-  void ApplyTo(SamplingParams& params) const;
+  // Overwrites in `params` what is said here. InvalidArgument for words that `tokenizer` (null: the
+  // model has none) cannot spell.
+  Status ApplyTo(SamplingParams& params, const Tokenizer* tokenizer) const;
 };
 
 // Where a request of this model starts from: its generation_config where that speaks.

@@ -53,6 +53,10 @@ class Executable {
   // launched. Errors are fatal: the device is lost.
   virtual Result<const StepResult*> Poll(StepId step) = 0;
 
+  // The image of a rule slot, to be written by the caller before the launch of a step that copies
+  // it and while no step in flight does.
+  virtual RuleSlot RuleImage(int32_t slot) = 0;
+
   // The logits [L, vocab_size] of the step launched last, once it has been polled: for tests and
   // perplexity. A device without logits fails.
   virtual Status CopyLogits(std::span<float> logits) = 0;

@@ -39,6 +39,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Device> device,
                        .max_waiting = options.max_waiting,
                        .max_block_writes = memory.limits.max_block_writes,
                        .max_steps_in_flight = memory.run_ahead,
+                       .max_rule_slots = memory.limits.max_rule_slots,
                        .long_prefill_threshold = options.long_prefill_threshold,
                        .max_targets = kPromptLogprobSamples},
       *engine->pool_);
@@ -76,11 +77,13 @@ Result<RequestId> Engine::Submit(GenerationRequest request) {
   const RequestId id(next_request_);
   SPRY_ASSIGN_OR_RETURN(const RowParams params,
                         MakeRowParams(request.sampling, eos_tokens_, Mix64(seed_ + id.value())));
-  SPRY_RETURN_IF_ERROR(scheduler_->Submit({.id = id,
-                                           .prompt = std::move(request.prompt),
-                                           .params = params,
-                                           .cache_salt = std::move(request.cache_salt),
-                                           .priority = request.priority}));
+  SPRY_RETURN_IF_ERROR(
+      scheduler_->Submit({.id = id,
+                          .prompt = std::move(request.prompt),
+                          .params = params,
+                          .cache_salt = std::move(request.cache_salt),
+                          .priority = request.priority,
+                          .rules = MakeLogitRules(request.sampling, std::move(request.mask))}));
   ++next_request_;
   return id;
 }

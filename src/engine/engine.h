@@ -38,8 +38,9 @@ struct EngineOptions {
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
-  std::string cache_salt;  // requests share cached prefixes only within one salt
-  int priority = 0;        // lower values first; only 0 under kFcfs
+  std::shared_ptr<TokenMask> mask;  // says what may follow, for instance a grammar; null: anything
+  std::string cache_salt;           // requests share cached prefixes only within one salt
+  int priority = 0;                 // lower values first; only 0 under kFcfs
 };
 
 class Engine {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace spry {
 
 Result<RowParams> MakeRowParams(const SamplingParams& sampling, std::span<const TokenId> eos_tokens,
@@ -30,6 +33,21 @@ Result<RowParams> MakeRowParams(const SamplingParams& sampling, std::span<const 
         fmt::format("stop_token_ids and the model's end ids are more than {}", kMaxStopTokenIds));
   }
   return row;
+}
+
+std::shared_ptr<const LogitRules> MakeLogitRules(const SamplingParams& sampling,
+                                                 std::shared_ptr<TokenMask> mask) {
+  LogitRules rules{.repetition_penalty = static_cast<float>(sampling.repetition_penalty),
+                   .presence_penalty = static_cast<float>(sampling.presence_penalty),
+                   .frequency_penalty = static_cast<float>(sampling.frequency_penalty),
+                   .biases = sampling.logit_bias,
+                   .allowed = sampling.allowed_token_ids.value_or(std::vector<TokenId>()),
+                   .bad_words = sampling.bad_words,
+                   .mask = std::move(mask)};
+  std::ranges::sort(rules.allowed);
+  const auto repeated = std::ranges::unique(rules.allowed);
+  rules.allowed.erase(repeated.begin(), repeated.end());
+  return rules.any() ? std::make_shared<const LogitRules>(std::move(rules)) : nullptr;
 }
 
 }  // namespace spry

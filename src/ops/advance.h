@@ -3,6 +3,7 @@
 // log-probabilities that were asked for.
 #pragma once
 
+#include "ops/logit_rules.h"
 #include "ops/logprobs.h"
 #include "program/step.h"
 
@@ -13,16 +14,17 @@ SPRY_HOST_DEVICE inline void AdvanceRow(const StepState& state, int32_t r, RowRe
   const StagedRow& row = state.rows[r];
   result.count = 0;
   result.finish = FinishReason::kNone;
-  result.saw_nan = false;
+  result.fault = RowFault::kNone;
   if (!row.live) return;
   RowState& row_state = state.row_states[row.row];
   row_state.length = row.start + row.num_tokens;
   if (row.num_samples == 0) return;
   const int32_t last = row.sample_index + row.num_samples - 1;
   for (int32_t l = row.sample_index; l <= last; ++l) {
-    if (!state.sampled[l].saw_nan) continue;
+    const RowFault fault = state.sampled[l].fault;
+    if (fault == RowFault::kNone) continue;
     row_state.finished = 1;
-    result.saw_nan = true;
+    result.fault = fault;
     result.finish = FinishReason::kError;
     return;
   }
@@ -35,6 +37,9 @@ SPRY_HOST_DEVICE inline void AdvanceRow(const StepState& state, int32_t r, RowRe
   }
   const Sampled& sampled = state.sampled[last];
   row_state.last_token = sampled.token;
+  if (row_state.rule_slot >= 0) {
+    NoteOutput(state.rule_slot(row_state.rule_slot), row_state.num_outputs, sampled.token);
+  }
   ++row_state.num_outputs;
   result.count = 1;
   result.tokens[0] = TokenId(sampled.token);
@@ -50,7 +55,7 @@ SPRY_HOST_DEVICE inline void AdvanceRow(const StepState& state, int32_t r, RowRe
 // Whether the log-probabilities of sample l go into the result ring.
 SPRY_HOST_DEVICE inline bool ReportsLogprobs(const StepState& state, int32_t l) {
   const StagedRow& row = state.rows[state.sample_rows[l]];
-  return row.live && !state.sampled[l].saw_nan && LogprobsWanted(state, l) >= 0;
+  return row.live && state.sampled[l].fault == RowFault::kNone && LogprobsWanted(state, l) >= 0;
 }
 
 }  // namespace spry

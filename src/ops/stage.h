@@ -1,7 +1,8 @@
 // stage: the first op of a step. Copies the step's slot to the fixed addresses, applies what
 // changed since the last step, and fills in what only the device knows (the last token and the
 // length of a decode row, and whether the row has finished). Written per item, so that a device may
-// spread it over threads: first all joins and block writes, then all rows.
+// spread it over threads: first all joins and block writes, then all rows. A device whose rule
+// slots are not their own images brings the slot's rule_copies into them, too.
 #pragma once
 
 #include "program/step.h"
@@ -15,6 +16,7 @@ SPRY_HOST_DEVICE inline void ApplyJoin(const StepState& state, const SlotJoin& j
   row.length = 0;
   row.last_token = 0;
   row.finished = 0;
+  row.rule_slot = join.rule_slot;
 }
 
 SPRY_HOST_DEVICE inline void ApplyBlockWrite(const StepLimits& limits, const StepState& state,

@@ -32,6 +32,7 @@ StepSlot PlaceSlot(const StepLimits& limits, Layout& layout) {
   slot.token_ids = layout.Place<int32_t>(limits.max_tokens);
   slot.joins = layout.Place<SlotJoin>(limits.max_rows);
   slot.block_writes = layout.Place<SlotBlockWrite>(limits.max_block_writes);
+  slot.rule_copies = layout.Place<SlotRuleCopy>(limits.max_rule_slots);
   return slot;
 }
 
@@ -49,6 +50,8 @@ StepState PlaceState(const StepLimits& limits, Layout& layout) {
   state.sample_rows = layout.Place<int32_t>(limits.max_samples);
   state.sample_targets = layout.Place<int32_t>(limits.max_samples);
   state.sampled = layout.Place<Sampled>(limits.max_samples);
+  state.rule_layout = MakeRuleSlotLayout(limits.vocab_size);
+  state.rule_slots = layout.Place<std::byte>(RuleSlotBytes(limits));
   return state;
 }
 
@@ -86,6 +89,10 @@ StepState MapStepState(const StepLimits& limits, std::byte* base) {
 int64_t StepResultBytes(const StepLimits& limits) { return Bytes<PlaceResult>(limits); }
 StepResult MapStepResult(const StepLimits& limits, std::byte* base) {
   return Map<PlaceResult>(limits, base);
+}
+
+int64_t RuleSlotBytes(const StepLimits& limits) {
+  return limits.max_rule_slots * MakeRuleSlotLayout(limits.vocab_size).slot_bytes;
 }
 
 int64_t StepMemoryBytes(const StepLimits& limits) {

@@ -16,6 +16,7 @@
 
 #include "api/row.h"
 #include "base/ids.h"
+#include "program/rule_slot.h"
 
 namespace spry {
 
@@ -29,6 +30,8 @@ struct StepLimits {
   int32_t block_size = 16;       // tokens
   int32_t num_blocks = 0;        // of the KV pool
   int32_t ring_size = 2;         // slots = most steps in flight + 1
+  int32_t max_rule_slots = 0;    // requests with LogitRules that run at once
+  int32_t vocab_size = 0;        // of a rule slot
 };
 
 struct StepHeader {
@@ -38,7 +41,7 @@ struct StepHeader {
   int32_t num_samples = 0;  // L
   int32_t num_joins = 0;
   int32_t num_block_writes = 0;
-  int32_t padding = 0;
+  int32_t num_rule_copies = 0;
 };
 
 // One row of a step's batch. Its tokens are [query_start, query_start + num_tokens) of the step.
@@ -58,7 +61,14 @@ struct SlotRow {
 struct SlotJoin {
   int32_t row = 0;
   int32_t num_outputs = 0;
+  int32_t rule_slot = -1;  // -1: none
   RowParams params;
+};
+
+// What the host has written into the image of a rule slot, to be brought into the slot.
+struct SlotRuleCopy {
+  int32_t rule_slot = 0;
+  int32_t allowed_only = 0;  // 0: everything
 };
 
 struct SlotBlockWrite {
@@ -74,6 +84,7 @@ struct StepSlot {
   int32_t* token_ids = nullptr;            // [max_tokens]; decode rows' entries are not read
   SlotJoin* joins = nullptr;               // [max_rows]
   SlotBlockWrite* block_writes = nullptr;  // [max_block_writes]
+  SlotRuleCopy* rule_copies = nullptr;     // [max_rule_slots]
 };
 
 // Lives as long as a request keeps its row.
@@ -82,7 +93,8 @@ struct RowState {
   int32_t length = 0;      // tokens whose KV is in the cache
   int32_t last_token = 0;  // sampled, not yet computed
   int32_t num_outputs = 0;
-  int32_t finished = 0;  // 1: padding until the next join
+  int32_t finished = 0;    // 1: padding until the next join
+  int32_t rule_slot = -1;  // -1: none
 };
 
 // A SlotRow with the device's own knowledge filled in.
@@ -100,7 +112,7 @@ struct StagedRow {
 // What the sample op leaves for advance.
 struct Sampled {
   int32_t token = 0;
-  int32_t saw_nan = 0;
+  RowFault fault = RowFault::kNone;
   TokenLogprobs logprobs;  // where they are asked for
 };
 
@@ -119,6 +131,12 @@ struct StepState {
   // [L]: the known next token, whose log-probabilities are wanted; -1: a token is to be chosen
   int32_t* sample_targets = nullptr;
   Sampled* sampled = nullptr;  // [L]
+  RuleSlotLayout rule_layout;
+  std::byte* rule_slots = nullptr;  // [max_rule_slots]
+
+  SPRY_HOST_DEVICE RuleSlot rule_slot(int32_t i) const {
+    return MapRuleSlot(rule_layout, rule_slots + i * rule_layout.slot_bytes);
+  }
 };
 
 // A view of one entry of the result ring.
@@ -144,6 +162,8 @@ struct StepMemory {
   std::vector<StepResult> results;  // [ring_size]
 };
 int64_t StepMemoryBytes(const StepLimits& limits);
+// Of these, what the rule slots take.
+int64_t RuleSlotBytes(const StepLimits& limits);
 StepMemory MapStepMemory(const StepLimits& limits, std::byte* base);
 
 }  // namespace spry

@@ -8,6 +8,8 @@ namespace spry {
 namespace {
 
 constexpr int kMaxRunAhead = 64;
+constexpr int kMaxRows = 1 << 16;
+constexpr int kDefaultRuleSlots = 64;
 constexpr double kShareOfFree = 0.25;  // of a machine that has other work
 // Far more than a machine's memory holds; the host keeps a record of each.
 constexpr int64_t kMaxBlocks = int64_t{1} << 24;
@@ -21,7 +23,7 @@ Status CheckOptions(const MemoryOptions& options) {
   const auto refuse = [](const char* flag, int64_t value, const char* range) {
     return InvalidArgument(fmt::format("{} is {}; it must be {}", flag, value, range));
   };
-  if (options.max_rows < 0 || options.max_rows > (1 << 16)) {
+  if (options.max_rows < 0 || options.max_rows > kMaxRows) {
     return refuse("--max-num-seqs", options.max_rows, "from 1 to 65536");
   }
   if (options.max_step_tokens < 0 || options.max_step_tokens > (1 << 20)) {
@@ -34,6 +36,10 @@ Status CheckOptions(const MemoryOptions& options) {
   if (options.run_ahead < 0 || options.run_ahead > kMaxRunAhead) {
     return refuse("--run-ahead", options.run_ahead, "from 1 to 64");
   }
+  const int rule_slots = options.max_rule_slots.value_or(0);
+  if (rule_slots < 0 || rule_slots > kMaxRows) {
+    return refuse("--max-rule-slots", rule_slots, "from 0 to 65536");
+  }
   if (options.kv_bytes < 0) {
     return refuse("--kv-cache-memory-bytes", options.kv_bytes, "positive");
   }
@@ -41,8 +47,8 @@ Status CheckOptions(const MemoryOptions& options) {
 }
 
 // Everything that does not depend on how many blocks there are.
-StepLimits LimitsFor(const MemoryOptions& options, const DeviceDefaults& defaults,
-                     int64_t max_len) {
+StepLimits LimitsFor(const MemoryOptions& options, const DeviceDefaults& defaults, int64_t max_len,
+                     int64_t vocab_size) {
   StepLimits limits;
   limits.block_size = options.block_size;
   limits.max_rows = options.max_rows > 0 ? options.max_rows : defaults.max_rows;
@@ -54,6 +60,9 @@ StepLimits LimitsFor(const MemoryOptions& options, const DeviceDefaults& default
       static_cast<int32_t>((max_len + options.block_size - 1) / options.block_size);
   limits.max_block_writes =
       limits.max_blocks_per_row + limits.max_rows + limits.max_tokens / options.block_size;
+  limits.max_rule_slots =
+      std::min(options.max_rule_slots.value_or(kDefaultRuleSlots), limits.max_rows);
+  limits.vocab_size = static_cast<int32_t>(vocab_size);
   limits.ring_size = (options.run_ahead > 0 ? options.run_ahead : defaults.run_ahead) + 1;
   return limits;
 }
@@ -114,9 +123,10 @@ Result<int64_t> KvBudget(const Device& device, const MemoryOptions& options,
 std::string MemoryPlan::ToString() const {
   return fmt::format(
       "{}, KV cache {} ({} blocks of {} tokens); max_model_len {}, {} sequences, {} tokens a step, "
-      "{} step{} in flight",
+      "{} step{} in flight, {} rule slots ({} of the step memory)",
       FixedNeeds(needs), Size(kv_bytes), limits.num_blocks, limits.block_size, max_model_len,
-      limits.max_rows, limits.max_tokens, run_ahead, run_ahead == 1 ? "" : "s");
+      limits.max_rows, limits.max_tokens, run_ahead, run_ahead == 1 ? "" : "s",
+      limits.max_rule_slots, Size(RuleSlotBytes(limits)));
 }
 
 Result<int64_t> LongestSequence(const MemoryOptions& options, int64_t model_max_position) {
@@ -133,7 +143,7 @@ Result<MemoryPlan> PlanMemory(const Device& device, const Program& program,
                               const std::string& attention_backend) {
   SPRY_RETURN_IF_ERROR(CheckOptions(options));
   MemoryPlan plan;
-  plan.limits = LimitsFor(options, device.defaults(), longest_sequence);
+  plan.limits = LimitsFor(options, device.defaults(), longest_sequence, program.vocab_size);
   plan.run_ahead = plan.limits.ring_size - 1;
   plan.max_model_len = longest_sequence;
   SPRY_ASSIGN_OR_RETURN(plan.needs, device.Plan(program, {.limits = plan.limits,

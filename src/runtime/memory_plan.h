@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -22,6 +23,8 @@ struct MemoryOptions {
   int64_t kv_bytes = 0;              // --kv-cache-memory-bytes; 0: from what is free
   double device_memory_share = 0.9;  // --gpu-memory-utilization; CUDA
   int run_ahead = 0;                 // steps in flight; 0: the device's default
+  // --max-rule-slots: running requests with penalties, biases or restrictions; absent: up to 64
+  std::optional<int> max_rule_slots;
 };
 
 struct MemoryPlan {

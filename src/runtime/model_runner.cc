@@ -34,6 +34,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Create(Device& device,
   std::unique_ptr<ModelRunner> runner(new ModelRunner);
   runner->program_ = std::move(plan.program);
   runner->plan_ = plan.memory;
+  runner->rule_layout_ = MakeRuleSlotLayout(plan.memory.limits.vocab_size);
   SPRY_ASSIGN_OR_RETURN(
       runner->executable_,
       device.Compile(runner->program_, {.limits = runner->plan_.limits,
@@ -75,18 +76,37 @@ Status ModelRunner::Launch(const BatchPlan& plan) {
   CHECK(token == plan.num_tokens && sample == plan.num_samples);
   for (size_t i = 0; i < plan.joins.size(); ++i) {
     const RowJoin& join = plan.joins[i];
-    slot.joins[i] = {
-        .row = join.row.value(), .num_outputs = join.num_outputs, .params = *join.params};
+    slot.joins[i] = {.row = join.row.value(),
+                     .num_outputs = join.num_outputs,
+                     .rule_slot = join.rule_slot,
+                     .params = *join.params};
   }
   for (size_t i = 0; i < plan.block_writes.size(); ++i) {
     const BlockWrite& write = plan.block_writes[i];
     slot.block_writes[i] = {
         .row = write.row.value(), .index = write.index, .block = write.block.value()};
   }
+  slot.header->num_rule_copies = WriteRuleImages(plan, slot);
   sizes_[launched_ % sizes_.size()] = {.rows = plan.rows.size(),
                                        .samples = static_cast<size_t>(plan.num_samples)};
   ++launched_;
   return executable_->Launch(step);
+}
+
+int32_t ModelRunner::WriteRuleImages(const BatchPlan& plan, const StepSlot& slot) {
+  int32_t copies = 0;
+  for (const RowJoin& join : plan.joins) {
+    if (join.rule_slot < 0) continue;
+    WriteRuleImage(rule_layout_, *join.rules, join.prompt, join.outputs,
+                   executable_->RuleImage(join.rule_slot));
+    slot.rule_copies[copies++] = {.rule_slot = join.rule_slot};
+  }
+  for (const MaskRefresh& refresh : plan.mask_refreshes) {
+    WriteAllowed(rule_layout_, *refresh.rules, refresh.outputs,
+                 executable_->RuleImage(refresh.rule_slot));
+    slot.rule_copies[copies++] = {.rule_slot = refresh.rule_slot, .allowed_only = 1};
+  }
+  return copies;
 }
 
 Result<StepResults> ModelRunner::WaitOldest() {

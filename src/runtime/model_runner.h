@@ -61,9 +61,12 @@ class ModelRunner {
 
  private:
   ModelRunner() = default;
+  // For joins with rules and masks to be asked; returns how many the slot's step has to copy.
+  int32_t WriteRuleImages(const BatchPlan& plan, const StepSlot& slot);
 
   Program program_;
   MemoryPlan plan_;
+  RuleSlotLayout rule_layout_;
   std::unique_ptr<Executable> executable_;
   struct StepSize {
     size_t rows = 0;

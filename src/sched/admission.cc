@@ -17,6 +17,11 @@ Status Scheduler::Submit(RequestSpec spec) {
         "the prompt has {} tokens; with a max_model_len of {} it may have at most {}: shorten it",
         num_prompt, options_.max_model_len, longest));
   }
+  if (spec.rules != nullptr && rule_slots_.size() == 0) {
+    return InvalidArgument(
+        "the request has penalties, logit_bias, allowed_token_ids, bad_words or a grammar, and "
+        "--max-rule-slots is 0: raise it");
+  }
   if (waiting_.size() >= options_.max_waiting) {
     return ResourceExhausted(
         fmt::format("{} requests are waiting, as many as may: try again later", waiting_.size()));
@@ -30,6 +35,8 @@ Status Scheduler::Submit(RequestSpec spec) {
   request->params.max_outputs =
       std::min(spec.params.max_outputs, options_.max_model_len - num_prompt);
   request->root = pool_.Root(spec.cache_salt);
+  request->holds = spec.rules != nullptr && spec.rules->mask != nullptr;
+  request->rules = std::move(spec.rules);
   request->priority = spec.priority;
   request->arrival = submitted_++;
   waiting_.Insert(*request);
@@ -46,11 +53,12 @@ bool Scheduler::Cancel(RequestId request) {
   return true;
 }
 
-// Makes a waiting request a running one, if a row, its blocks and the budget for one token are
-// there.
+// Makes a waiting request a running one, if a row, its blocks, a rule slot where it has rules, and
+// the budget for one token are there. Held requests will want theirs again.
 bool Scheduler::Admit(Request& request, BatchPlan& plan) {
-  if (free_rows_.empty() || plan.num_tokens == options_.max_step_tokens) return false;
+  if (free_rows_.empty() || plan.num_tokens + num_held_ >= options_.max_step_tokens) return false;
   if (OwesTargets(request) && plan.num_targets == options_.max_targets) return false;
+  if (request.rules != nullptr && !rule_slots_.CanTake(steps_.num_committed())) return false;
   const int num_writes = BlocksFor(static_cast<int>(request.tokens.size()));
   if (static_cast<int>(plan.block_writes.size()) + num_writes > options_.max_block_writes) {
     return false;
@@ -108,11 +116,25 @@ void Scheduler::TakeRow(Request& request, BatchPlan& plan) {
     prefix_hit_tokens_ += request.num_cached_tokens;
   }
 
-  plan.joins.push_back(
-      {.row = request.row, .num_outputs = request.num_outputs(), .params = &request.params});
+  plan.joins.push_back(request.rules == nullptr ? RowJoin() : TakeRuleSlot(request));
+  RowJoin& join = plan.joins.back();
+  join.row = request.row;
+  join.num_outputs = request.num_outputs();
+  join.params = &request.params;
   for (int i = 0; i < static_cast<int>(request.blocks.size()); ++i) {
     plan.block_writes.push_back({.row = request.row, .index = i, .block = request.blocks[i]});
   }
+}
+
+// A join that says what the slot's image is to be.
+RowJoin Scheduler::TakeRuleSlot(Request& request) {
+  request.rule_slot = rule_slots_.Take();
+  rule_slots_.NoteCopy(request.rule_slot, steps_.num_launched());
+  const std::span<const TokenId> tokens(request.tokens);
+  return {.rule_slot = request.rule_slot,
+          .rules = request.rules.get(),
+          .prompt = tokens.first(request.num_prompt),
+          .outputs = tokens.subspan(request.num_prompt)};
 }
 
 // Takes row and blocks from a running request; results still on their way become stale.
@@ -125,6 +147,8 @@ void Scheduler::LeaveRow(Request& request) {
   request.state = RequestState::kWaiting;
   rows_[request.row.value()].owner = nullptr;
   free_rows_.push_back(request.row);
+  if (request.rule_slot >= 0) rule_slots_.Release(request.rule_slot);
+  request.rule_slot = -1;
   running_.erase(std::ranges::find(running_, &request));
   waits_for_blocks_ = false;
 }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "api/logit_rules.h"
 #include "api/row.h"
 #include "base/ids.h"
 
@@ -29,6 +30,17 @@ struct RowJoin {
   RowId row;
   int num_outputs = 0;  // made before (after a preemption), which counts for limits and randomness
   const RowParams* params = nullptr;
+  int rule_slot = -1;  // whose image is to be written from what follows; -1: none
+  const LogitRules* rules = nullptr;
+  std::span<const TokenId> prompt;
+  std::span<const TokenId> outputs;
+};
+
+// The allowed ids of a rule slot are to be asked for again (its rules have a mask).
+struct MaskRefresh {
+  int rule_slot = 0;
+  const LogitRules* rules = nullptr;
+  std::span<const TokenId> outputs;  // all of them: none is in flight
 };
 
 // Entry `index` of a row's block table becomes `block`.
@@ -44,6 +56,7 @@ struct BatchPlan {
   int num_targets = 0;           // of these samples, those that judge a known token
   std::vector<PlannedRow> rows;  // decode rows first
   std::vector<RowJoin> joins;
+  std::vector<MaskRefresh> mask_refreshes;
   std::vector<BlockWrite> block_writes;
 };
 

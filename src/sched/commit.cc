@@ -37,8 +37,9 @@ TokenEvent Scheduler::TakeResult(Request& request, const LaunchedRow& launched,
   // A live row that chose a token has one, any other none; a device that says otherwise has lost
   // this request, which fails alone.
   const int expected = launched.draws && request.params.max_outputs > 0 ? 1 : 0;
-  if (result.saw_nan || result.count != expected) {
+  if (result.fault != RowFault::kNone || result.count != expected) {
     event.finish = FinishReason::kError;
+    event.fault = result.fault;
     return event;
   }
   event.finish = result.finish;

@@ -10,6 +10,7 @@ Status Scheduler::CheckIntegrity() const {
   SPRY_RETURN_IF_ERROR(pool_.CheckIntegrity());
   SPRY_RETURN_IF_ERROR(CheckBlocks());
   SPRY_RETURN_IF_ERROR(CheckRows());
+  SPRY_RETURN_IF_ERROR(CheckRuleSlots());
   return CheckCounts();
 }
 
@@ -63,6 +64,25 @@ Status Scheduler::CheckRows() const {
   if (num_waiting != waiting_.size() || num_waiting + running_.size() != requests_.size()) {
     return Internal(fmt::format("{} requests wait (counted: {}) and {} run, of {}", num_waiting,
                                 waiting_.size(), running_.size(), requests_.size()));
+  }
+  return {};
+}
+
+// Rule slots are free or held by one running request each, and only by those with rules.
+Status Scheduler::CheckRuleSlots() const {
+  std::vector<int> holders(rule_slots_.size());
+  for (int i = 0; i < rule_slots_.num_free(); ++i) ++holders[rule_slots_.free(i)];
+  for (const Request* request : running_) {
+    if ((request->rules != nullptr) != (request->rule_slot >= 0)) {
+      return Internal(fmt::format("running request {} {} rules and has rule slot {}",
+                                  request->id.value(), request->rules ? "has" : "has no",
+                                  request->rule_slot));
+    }
+    if (request->rule_slot >= 0) ++holders[request->rule_slot];
+  }
+  for (size_t slot = 0; slot < holders.size(); ++slot) {
+    if (holders[slot] == 1) continue;
+    return Internal(fmt::format("rule slot {} is held {} times", slot, holders[slot]));
   }
   return {};
 }

@@ -26,6 +26,8 @@ class LaunchedSteps {
   }
 
   int size() const { return size_; }
+  uint64_t num_committed() const { return committed_; }  // since the start
+  uint64_t num_launched() const { return committed_ + size_; }
   bool full() const { return size_ == static_cast<int>(steps_.size()); }
   // The i-th oldest step.
   const std::vector<LaunchedRow>& operator[](int i) const { return steps_[Index(i)]; }
@@ -42,6 +44,7 @@ class LaunchedSteps {
     CHECK(size_ > 0);
     oldest_ = Index(1);
     --size_;
+    ++committed_;
   }
 
  private:
@@ -50,6 +53,7 @@ class LaunchedSteps {
   std::vector<std::vector<LaunchedRow>> steps_;
   int oldest_ = 0;
   int size_ = 0;
+  uint64_t committed_ = 0;
 };
 
 }  // namespace spry

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "api/logit_rules.h"
 #include "api/row.h"
 #include "api/sampling_params.h"
 #include "base/ids.h"
@@ -21,7 +23,8 @@ struct RequestSpec {
   // max_outputs as asked; the scheduler cuts it to the length limit. 0: the prompt is only judged.
   RowParams params;
   std::string cache_salt;
-  int priority = 0;  // lower values come first
+  int priority = 0;                         // lower values come first
+  std::shared_ptr<const LogitRules> rules;  // null: none
 };
 
 enum class RequestState : uint8_t { kWaiting, kRunning };
@@ -37,6 +40,7 @@ using OrderedRequests = std::set<Request*, ComesFirst>;
 struct alignas(64) Request {
   RequestId id;
   RequestState state = RequestState::kWaiting;
+  bool holds = false;  // never has an output in flight when one is planned: its rules have a mask
 
   // While running.
   RowId row;
@@ -55,6 +59,8 @@ struct alignas(64) Request {
   // Leading positions of the prompt whose successor has been judged, for prompt log-probabilities.
   int num_judged = 0;
   RowParams params;
+  std::shared_ptr<const LogitRules> rules;
+  int rule_slot = -1;  // while running; -1: none
 
   // Hash chain over the full blocks of `tokens`, as far as somebody asked.
   std::vector<BlockHash> hashes;

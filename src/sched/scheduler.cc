@@ -14,9 +14,11 @@ void Reset(BatchPlan& plan, const SchedulerOptions& options) {
   plan.num_targets = 0;
   plan.rows.clear();
   plan.joins.clear();
+  plan.mask_refreshes.clear();
   plan.block_writes.clear();
   plan.rows.reserve(options.max_rows);
   plan.joins.reserve(options.max_rows);
+  plan.mask_refreshes.reserve(options.max_rule_slots);
   plan.block_writes.reserve(options.max_block_writes);
 }
 
@@ -41,6 +43,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
     : options_(options),
       pool_(pool),
       rows_(options.max_rows),
+      rule_slots_(options.max_rule_slots),
       steps_(options.max_steps_in_flight, options.max_rows) {
   CHECK(options.max_rows > 0 && options.max_step_tokens > 0 && options.max_steps_in_flight > 0);
   CHECK(options.long_prefill_threshold >= 0 && options.max_targets >= 0);
@@ -58,6 +61,7 @@ Scheduler::Outcome Scheduler::Schedule(BatchPlan& plan) {
   CHECK(!steps_.full());
   Reset(plan, options_);
   prompt_rows_.clear();
+  num_held_ = 0;
 
   bool preempted = false;
   while (BlocksNeeded() > pool_.num_free()) {
@@ -86,7 +90,13 @@ int Scheduler::TokensWanted(const Request& request) const {
   if (!Decodes(request)) {
     return std::min(request.prefill_length - request.num_launched, options_.long_prefill_threshold);
   }
+  if (IsHeld(request)) return 0;
   return request.num_outputs() + request.outputs_in_flight < request.params.max_outputs ? 1 : 0;
+}
+
+// Its next token waits for what the mask says about the one in flight.
+bool Scheduler::IsHeld(const Request& request) const {
+  return request.holds && request.outputs_in_flight > 0;
 }
 
 // Whether the next position lies beyond the request's blocks. Only a decode row can get there: the
@@ -123,6 +133,7 @@ int Scheduler::TokensGiven(const Request& request, const BatchPlan& plan) const 
 // Gives a running request what it wants, as far as the budget goes.
 void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
   const int n = TokensGiven(request, plan);
+  num_held_ += IsHeld(request);
   if (n == 0) return;
   PlannedRow row{.row = request.row, .start = request.num_launched, .num_tokens = n};
   row.decode = Decodes(request);
@@ -131,6 +142,7 @@ void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
   row.num_samples = num_targets + (row.draws ? 1 : 0);
   if (row.decode) {
     if (NeedsBlock(request)) AddBlock(request, *pool_.Allocate(), plan);
+    if (request.holds) PlanMaskRefresh(request, plan);
     plan.rows.push_back(row);
   } else {
     row.tokens = request.tokens.data() + request.num_launched;
@@ -143,6 +155,14 @@ void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
   if (row.draws) ++request.outputs_in_flight;
   // Known tokens can be hit from this very step on: each layer writes KV before attention reads it.
   if (!row.decode) PublishBlocks(request, request.num_launched);
+}
+
+// The join has written what may follow the outputs known then.
+void Scheduler::PlanMaskRefresh(const Request& request, BatchPlan& plan) {
+  plan.mask_refreshes.push_back({.rule_slot = request.rule_slot,
+                                 .rules = request.rules.get(),
+                                 .outputs = std::span(request.tokens).subspan(request.num_prompt)});
+  rule_slots_.NoteCopy(request.rule_slot, steps_.num_launched());
 }
 
 void Scheduler::AddBlock(Request& request, BlockId block, BatchPlan& plan) {

@@ -29,6 +29,7 @@
 #include "sched/launched_steps.h"
 #include "sched/request.h"
 #include "sched/request_queue.h"
+#include "sched/rule_slots.h"
 
 namespace spry {
 
@@ -39,6 +40,7 @@ struct SchedulerOptions {
   int max_waiting = 1 << 20;  // requests; more are refused with ResourceExhausted
   int max_block_writes = 0;   // per step; >= blocks of one request at max_model_len + max_rows
   int max_steps_in_flight = 1;
+  int max_rule_slots = 0;          // --max-rule-slots: running requests with LogitRules
   int long_prefill_threshold = 0;  // most prompt tokens of one request per step; 0: no limit
   int max_targets = 0;             // prompt tokens judged per step; 0: no request may ask for that
 };
@@ -57,6 +59,7 @@ struct TokenEvent {
   bool has_token = false;
   TokenId token;
   FinishReason finish = FinishReason::kNone;
+  RowFault fault = RowFault::kNone;         // with kError
   int num_cached_tokens = 0;                // of the prompt
   const TokenLogprobs* logprobs = nullptr;  // of the token; null when not asked for
   // Of the prompt's tokens from this index on, in order; each of them comes once.
@@ -70,7 +73,8 @@ class Scheduler {
   Scheduler(const SchedulerOptions& options, BlockPool& pool);
 
   // Takes a request into the waiting queue. InvalidArgument when the prompt leaves no room for a
-  // token within max_model_len; ResourceExhausted when the queue is full.
+  // token within max_model_len, or when it has rules and there are no slots for any;
+  // ResourceExhausted when the queue is full.
   Status Submit(RequestSpec spec);
 
   // Ends a request wherever it is and frees what it holds at once; false when it is not known (it
@@ -110,7 +114,9 @@ class Scheduler {
   bool NeedsBlock(const Request& request) const;
   int BlocksNeeded() const;
   void PreemptLast();
+  bool IsHeld(const Request& request) const;
   void PlanRow(Request& request, BatchPlan& plan);
+  void PlanMaskRefresh(const Request& request, BatchPlan& plan);
   void AddBlock(Request& request, BlockId block, BatchPlan& plan);
   void RememberStep(const BatchPlan& plan);
 
@@ -118,6 +124,7 @@ class Scheduler {
   bool Admit(Request& request, BatchPlan& plan);
   bool TakeBlocks(Request& request);
   void TakeRow(Request& request, BatchPlan& plan);
+  RowJoin TakeRuleSlot(Request& request);
   void LeaveRow(Request& request);
   void End(Request& request);
 
@@ -134,6 +141,7 @@ class Scheduler {
   // integrity.cc
   Status CheckBlocks() const;
   Status CheckRows() const;
+  Status CheckRuleSlots() const;
   Status CheckCounts() const;
 
   int BlocksFor(int num_tokens) const {
@@ -147,8 +155,10 @@ class Scheduler {
   std::vector<Request*> running_;  // in the same order
   std::vector<Row> rows_;
   std::vector<RowId> free_rows_;
+  RuleSlots rule_slots_;
   LaunchedSteps steps_;
   std::vector<PlannedRow> prompt_rows_;  // of the plan in the making; they follow its decode rows
+  int num_held_ = 0;                     // running requests left out of the plan in the making
   // The first waiting request found too few blocks, and none came free since: no use to look again.
   bool waits_for_blocks_ = false;
   uint64_t submitted_ = 0;

@@ -46,7 +46,7 @@ TEST(FlagsTest, NothingSaidLeavesTheDefaults) {
   EXPECT_EQ(p.model.checkpoint.quantization, std::nullopt);
   SamplingParams params;
   params.temperature = 0.25;
-  p.sampling.ApplyTo(params);
+  ASSERT_TRUE(p.sampling.ApplyTo(params, /*tokenizer=*/nullptr).ok());
   EXPECT_EQ(params.temperature, 0.25);
 }
 
@@ -125,7 +125,7 @@ TEST(FlagsTest, SamplingFlagsGoOverTheModelsDefaults) {
   ASSERT_EQ(p.error, "");
   SamplingParams params = DefaultSampling({.temperature = 0.6, .top_p = 0.9, .top_k = 50});
   EXPECT_EQ(params.temperature, 0.6);
-  p.sampling.ApplyTo(params);
+  ASSERT_TRUE(p.sampling.ApplyTo(params, /*tokenizer=*/nullptr).ok());
   EXPECT_EQ(params.temperature, 0.0);
   EXPECT_EQ(params.top_p, 0.9);
   EXPECT_EQ(params.top_k, 50);
@@ -135,8 +135,38 @@ TEST(FlagsTest, SamplingFlagsGoOverTheModelsDefaults) {
   EXPECT_EQ(params.max_tokens, 3);
 }
 
+TEST(FlagsTest, RuleFlagsGoOverTheModelsDefaults) {
+  const Parsed p =
+      Parse({"m", "--presence-penalty", "0.5", "--frequency-penalty", "-1.5", "--logit-bias",
+             "7:-100,8:2.5", "--allowed-token-ids", "7,8,9", "--max-rule-slots", "0"});
+  ASSERT_EQ(p.error, "");
+  EXPECT_EQ(p.model.engine.runner.memory.max_rule_slots, 0);
+  SamplingParams params = DefaultSampling({.repetition_penalty = 1.1});
+  ASSERT_TRUE(p.sampling.ApplyTo(params, /*tokenizer=*/nullptr).ok());
+  EXPECT_EQ(params.repetition_penalty, 1.1);  // the file's, as nobody said otherwise (B110)
+  EXPECT_EQ(params.presence_penalty, 0.5);
+  EXPECT_EQ(params.frequency_penalty, -1.5);
+  EXPECT_EQ(params.logit_bias, (std::vector<LogitBias>{{TokenId(7), -100.0f}, {TokenId(8), 2.5f}}));
+  EXPECT_EQ(params.allowed_token_ids, (std::vector<TokenId>{TokenId(7), TokenId(8), TokenId(9)}));
+  const Parsed other = Parse({"m", "--repetition-penalty", "1"});
+  ASSERT_TRUE(other.sampling.ApplyTo(params, /*tokenizer=*/nullptr).ok());
+  EXPECT_EQ(params.repetition_penalty, 1.0);
+}
+
+TEST(FlagsTest, BadWordsNeedATokenizer) {
+  const Parsed p = Parse({"m", "--bad-words", "one, two", "--bad-words", "three"});
+  ASSERT_EQ(p.error, "");
+  EXPECT_EQ(p.sampling.bad_words, (std::vector<std::string>{"one, two", "three"}));
+  SamplingParams params;
+  const Status status = p.sampling.ApplyTo(params, /*tokenizer=*/nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("bad_words"), std::string::npos);
+}
+
 TEST(FlagsTest, WrongValuesAreRefusedByName) {
   const std::vector<std::vector<std::string>> cases = {
+      {"--logit-bias", "7"},      {"--logit-bias", "a:1"},
+      {"--logit-bias", "7:x"},    {"--max-rule-slots", "-1"},
       {"--device", "gpu"},        {"--isa", "sse"},
       {"--dtype", "fp32"},        {"--kv-cache-dtype", "int3"},
       {"--threads", "0"},         {"--max-model-len", "1"},

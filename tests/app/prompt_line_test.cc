@@ -17,7 +17,10 @@ TEST(PromptLineTest, EveryFieldIsRead) {
       R"({"prompt": "a\nb\\n", "temperature": 0.5, "top_p": 1, "top_k": -1, "min_p": 0.1,
           "seed": 18446744073709551615, "max_tokens": 7, "min_tokens": 2, "stop_token_ids": [3, 4],
           "ignore_eos": true, "logprobs": 0, "stop": ["a", "b"],
-          "include_stop_str_in_output": true, "prompt_logprobs": 3, "n": 2, "priority": -5})");
+          "include_stop_str_in_output": true, "repetition_penalty": 1.5, "presence_penalty": -1,
+          "frequency_penalty": 0.25, "logit_bias": {"11": -5, "0": 0.5},
+          "allowed_token_ids": [0, 11], "bad_words": ["x y"], "prompt_logprobs": 3, "n": 2,
+          "priority": -5})");
   ASSERT_TRUE(line.ok()) << line.status().message();
   EXPECT_EQ(line->text, "a\nb\\n");  // JSON's escapes and no others
   EXPECT_TRUE(line->token_ids.empty());
@@ -37,6 +40,12 @@ TEST(PromptLineTest, EveryFieldIsRead) {
   EXPECT_EQ(s.prompt_logprobs, 3);
   EXPECT_EQ(s.n, 2);
   EXPECT_EQ(line->priority, -5);
+  EXPECT_EQ(s.repetition_penalty, 1.5);
+  EXPECT_EQ(s.presence_penalty, -1.0);
+  EXPECT_EQ(s.frequency_penalty, 0.25);
+  EXPECT_EQ(s.logit_bias, (std::vector<LogitBias>{{TokenId(11), -5.0f}, {TokenId(0), 0.5f}}));
+  EXPECT_EQ(s.allowed_token_ids, (std::vector<TokenId>{TokenId(0), TokenId(11)}));
+  EXPECT_EQ(s.bad_words, std::vector<std::string>{"x y"});
 }
 
 TEST(PromptLineTest, OneStopStringStandsForAList) {
@@ -80,6 +89,15 @@ TEST(PromptLineTest, WrongLinesNameTheFieldAndWhatWasFound) {
       {R"({"prompt": "x", "ignore_eos": 1})", "ignore_eos is 1; it must be true or false"},
       {R"({"prompt": "x", "logprobs": true})", "logprobs is true"},
       {R"({"prompt": "x", "stop_token_ids": 5})", "stop_token_ids is 5"},
+      {R"({"prompt": "x", "repetition_penalty": "1"})", "repetition_penalty is \"1\""},
+      {R"({"prompt": "x", "logit_bias": [1]})", "logit_bias is [1]; it must be an object"},
+      {R"({"prompt": "x", "logit_bias": {"abc": 5}})", "a key of logit_bias is \"abc\""},
+      {R"({"prompt": "x", "logit_bias": {"1.5": 5}})", "a key of logit_bias is \"1.5\""},
+      {R"({"prompt": "x", "logit_bias": {"": 5}})", "a key of logit_bias is \"\""},
+      {R"({"prompt": "x", "logit_bias": {"99999999999": 5}})", "a key of logit_bias"},
+      {R"({"prompt": "x", "logit_bias": {"7": null}})", "logit_bias[7] is null"},
+      {R"({"prompt": "x", "allowed_token_ids": {}})", "allowed_token_ids is {}"},
+      {R"({"prompt": "x", "bad_words": [3]})", "bad_words[0] is 3"},
       {R"({"prompt": "x", "stop": 5})", "stop is 5"},
       {R"({"prompt": "x", "stop": ["a", null]})", "stop[1] is null"},
       {R"({"prompt": "x", "stop_token_ids": [1, "2"]})", "stop_token_ids[1] is \"2\""},

@@ -18,7 +18,10 @@ void CheckRows(Report& report, const CheckOptions& options);
 void CheckAttention(Report& report, const CheckOptions& options);
 // The sampler's results, field by field, for random rows of parameters.
 void CheckSampling(Report& report, const CheckOptions& options);
-// A small model under random traffic with preemption, graphs on and off, run-ahead 1, 2, 8.
+// Rows with rules among rows without, through several steps that count their tokens.
+void CheckRules(Report& report, const CheckOptions& options);
+// A small model under random traffic, some of it with rules, with preemption, graphs on and off,
+// run-ahead 1, 2, 8.
 void CheckTraffic(Report& report, const CheckOptions& options);
 // bf16 and f16: logits near those of the CPU, whose activations are f32.
 void CheckHalfPrecision(Report& report, const CheckOptions& options);

@@ -90,6 +90,12 @@ GenerationRequest RandomRequest(Random& random, int64_t vocab_size) {
   sampling.min_tokens = static_cast<int>(random.Below(sampling.max_tokens + 1));
   sampling.stop_token_ids = {TokenId(3), TokenId(77), TokenId(200)};
   if (random.Below(2) == 0) sampling.logprobs = 5;
+  if (random.Below(3) == 0) {
+    sampling.repetition_penalty = 1.3;
+    sampling.frequency_penalty = 0.5;
+    sampling.logit_bias = {{request.prompt[0], 4.0f}};
+    sampling.bad_words = {{TokenId(5)}, {request.prompt[0], request.prompt[0]}};
+  }
   return request;
 }
 

@@ -1,6 +1,6 @@
 // Compares the CUDA plug-in, found beside this program, with the CPU reference.
 //   spry_cuda_check [threads] [group ...]     groups: ops rows attention sampling
-//                                         traffic half models faults
+//                                         rules traffic half draws models faults
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -23,10 +23,10 @@ int main(int argc, char** argv) {
   const struct {
     const char* name;
     void (*check)(Report&, const CheckOptions&);
-  } groups[] = {
-      {"ops", CheckRowOps},        {"rows", CheckRows},       {"attention", CheckAttention},
-      {"sampling", CheckSampling}, {"traffic", CheckTraffic}, {"half", CheckHalfPrecision},
-      {"draws", CheckDraws},       {"models", CheckModels},   {"faults", CheckFaults}};
+  } groups[] = {{"ops", CheckRowOps},         {"rows", CheckRows},   {"attention", CheckAttention},
+                {"sampling", CheckSampling},  {"rules", CheckRules}, {"traffic", CheckTraffic},
+                {"half", CheckHalfPrecision}, {"draws", CheckDraws}, {"models", CheckModels},
+                {"faults", CheckFaults}};
   for (const auto& group : groups) {
     const bool asked = std::find(wanted.begin(), wanted.end(), group.name) != wanted.end();
     if (wanted.empty() || asked) group.check(report, options);

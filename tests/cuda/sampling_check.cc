@@ -72,7 +72,7 @@ std::string Difference(const TokenLogprobs& a, const TokenLogprobs& b) {
 std::string Difference(const SampledResult& a, const SampledResult& b, bool logprobs) {
   if (a.count != b.count) return fmt::format("count {} but {}", b.count, a.count);
   if (a.finish != b.finish) return "finish reason";
-  if (a.saw_nan != b.saw_nan) return "saw_nan";
+  if (a.fault != b.fault) return "fault";
   if (a.count > 0 && a.tokens[0] != b.tokens[0]) {
     return fmt::format("token {} but {}", b.tokens[0].value(), a.tokens[0].value());
   }
@@ -130,7 +130,7 @@ std::string JudgeDifference(TestExecutable& expected, TestExecutable& found, int
       const StepResult& a = JudgeChunk(expected, start, end, vocab_size);
       const StepResult& b = JudgeChunk(found, start, end, vocab_size);
       for (int r = 0; r < 3; ++r) {
-        failed[r] |= a.rows[r].saw_nan;
+        failed[r] |= a.rows[r].fault != RowFault::kNone;
         const std::string difference = Difference({a.rows[r], {}}, {b.rows[r], {}}, false);
         if (!difference.empty())
           return fmt::format("chunks of {}, row {}: {}", chunk, r, difference);

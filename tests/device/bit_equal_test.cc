@@ -139,7 +139,7 @@ bool SameLogprob(const TokenLogprob& a, const TokenLogprob& b) {
 
 bool SameResult(const SampledResult& a, const SampledResult& b) {
   bool same = a.count == b.count && a.tokens[0] == b.tokens[0] && a.finish == b.finish &&
-              a.saw_nan == b.saw_nan && a.logprobs.rank == b.logprobs.rank &&
+              a.fault == b.fault && a.logprobs.rank == b.logprobs.rank &&
               SameLogprob(a.logprobs.chosen, b.logprobs.chosen) &&
               a.logprobs.num_top == b.logprobs.num_top;
   for (int i = 0; same && i < a.logprobs.num_top; ++i) {

@@ -170,7 +170,7 @@ TEST(JudgeTest, ANanAmongJudgedTokensFailsItsRowAlone) {
         step.Judge(row, row == 0 ? bad : good, 0, 3, -1);
       }
     });
-    EXPECT_TRUE(result.rows[0].saw_nan);
+    EXPECT_EQ(result.rows[0].fault, RowFault::kNan);
     EXPECT_EQ(result.rows[0].finish, FinishReason::kError);
     EXPECT_EQ(result.rows[0].count, 0);
     EXPECT_EQ(result.rows[1].count, 1);

@@ -135,9 +135,16 @@ StepWriter::StepWriter(const StepSlot& slot, StepId step) : slot_(slot) {
   *slot_.header = {.step = step.value()};
 }
 
-void StepWriter::Join(int row, const RowParams& params, int num_outputs) {
+void StepWriter::Join(int row, const RowParams& params, int num_outputs, int rule_slot) {
   slot_.joins[slot_.header->num_joins++] = {
-      .row = row, .num_outputs = num_outputs, .params = params};
+      .row = row, .num_outputs = num_outputs, .rule_slot = rule_slot, .params = params};
+  if (rule_slot >= 0) {
+    slot_.rule_copies[slot_.header->num_rule_copies++] = {.rule_slot = rule_slot};
+  }
+}
+
+void StepWriter::RefreshAllowed(int rule_slot) {
+  slot_.rule_copies[slot_.header->num_rule_copies++] = {.rule_slot = rule_slot, .allowed_only = 1};
 }
 
 void StepWriter::WriteBlock(int row, int index, int block) {

@@ -55,7 +55,10 @@ class StepWriter {
  public:
   StepWriter(const StepSlot& slot, StepId step);
 
-  void Join(int row, const RowParams& params, int num_outputs = 0);
+  // With a rule slot: its image has been written.
+  void Join(int row, const RowParams& params, int num_outputs = 0, int rule_slot = -1);
+  // The ids that its image allows have changed.
+  void RefreshAllowed(int rule_slot);
   void WriteBlock(int row, int index, int block);
   // Tokens of a prompt from position `start` on; the last one's logits are sampled if asked.
   void Prefill(int row, std::span<const int32_t> ids, int start, bool sample);

@@ -283,7 +283,7 @@ TEST_F(SamplingTest, TinyTemperaturesAreGreedyAndFinite) {
         params.top_p = top_p;
         const SampledResult result = sampler.SampleOne({.params = params});
         EXPECT_EQ(result.tokens[0].value(), best) << temperature << ", top_p " << top_p;
-        EXPECT_FALSE(result.saw_nan);
+        EXPECT_EQ(result.fault, RowFault::kNone);
       }
     }
   }
@@ -363,11 +363,11 @@ TEST_F(SamplingTest, BadLogitsFailTheirRowAlone) {
       for (int i = 0; i < 6; ++i) requests.push_back({.logits = i, .params = Drawing(temperature)});
       const std::vector<SampledResult> results = sampler.Sample(requests);
       for (const int bad : {1, 2, 3, 4}) {
-        EXPECT_TRUE(results[bad].saw_nan) << bad;
+        EXPECT_EQ(results[bad].fault, RowFault::kNan) << bad;
         EXPECT_EQ(results[bad].finish, FinishReason::kError) << bad;
         EXPECT_EQ(results[bad].count, 0) << bad;
       }
-      EXPECT_FALSE(results[0].saw_nan);
+      EXPECT_EQ(results[0].fault, RowFault::kNone);
       EXPECT_EQ(results[0].count, 1);
       EXPECT_EQ(results[5].tokens[0], TokenId(1));
     }

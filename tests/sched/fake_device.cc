@@ -29,6 +29,22 @@ TokenLogprobs LogprobsOf(uint64_t history, TokenId token) {
           .chosen = {.token = token}};
 }
 
+// 0 without rules.
+uint64_t RulesDigest(const LogitRules* rules, std::span<const TokenId> prompt,
+                     std::span<const TokenId> outputs) {
+  if (rules == nullptr) return 0;
+  uint64_t digest = Mix(1, static_cast<uint64_t>(rules->repetition_penalty));
+  for (const std::span<const TokenId> tokens : {prompt, outputs}) {
+    for (const TokenId token : tokens) digest = DigestOf(digest, token);
+  }
+  return digest;
+}
+
+class UnaskedMask final : public TokenMask {
+ public:
+  void Fill(std::span<const TokenId>, std::span<uint32_t>) override { CHECK(false); }
+};
+
 bool FailsAt(const RowParams& params, int output_index) {
   return params.top_k != 0 && params.top_k == output_index + 1;
 }
@@ -43,17 +59,26 @@ FinishReason FinishAfter(TokenId token, int num_outputs, const RowParams& params
 
 void FailAt(int output_index, RowParams& params) { params.top_k = output_index + 1; }
 
-Expected RunAlone(std::span<const TokenId> prompt, const RowParams& params, int max_model_len) {
+std::shared_ptr<const LogitRules> FakeRules(int tag, bool with_mask) {
+  LogitRules rules{.repetition_penalty = static_cast<float>(tag)};
+  if (with_mask) rules.mask = std::make_shared<UnaskedMask>();
+  return std::make_shared<const LogitRules>(std::move(rules));
+}
+
+Expected RunAlone(const RequestSpec& spec, int max_model_len) {
+  const RowParams& params = spec.params;
   RowParams cut = params;
-  cut.max_outputs = std::min(params.max_outputs, max_model_len - static_cast<int>(prompt.size()));
-  std::vector<TokenId> tokens(prompt.begin(), prompt.end());
+  cut.max_outputs =
+      std::min(params.max_outputs, max_model_len - static_cast<int>(spec.prompt.size()));
+  std::vector<TokenId> tokens = spec.prompt;
+  uint64_t rules = RulesDigest(spec.rules.get(), spec.prompt, {});
   Expected expected;
   if (params.max_outputs == 0) expected.finish = FinishReason::kLength;
   uint64_t prompt_digest = 0;
   uint64_t prompt_history = 0;
-  for (size_t i = 0; i + 1 < prompt.size(); ++i) {
-    prompt_history = Mix(prompt_history, prompt_digest = DigestOf(prompt_digest, prompt[i]));
-    expected.prompt_logprobs.push_back(LogprobsOf(prompt_history, prompt[i + 1]));
+  for (size_t i = 0; i + 1 < spec.prompt.size(); ++i) {
+    prompt_history = Mix(prompt_history, prompt_digest = DigestOf(prompt_digest, spec.prompt[i]));
+    expected.prompt_logprobs.push_back(LogprobsOf(prompt_history, spec.prompt[i + 1]));
   }
   while (expected.finish == FinishReason::kNone) {
     uint64_t digest = 0;
@@ -64,7 +89,8 @@ Expected RunAlone(std::span<const TokenId> prompt, const RowParams& params, int 
       expected.finish = FinishReason::kError;
       break;
     }
-    tokens.push_back(TokenFrom(history, params, index));
+    tokens.push_back(TokenFrom(history ^ rules, params, index));
+    if (spec.rules != nullptr) rules = DigestOf(rules, tokens.back());
     expected.outputs.push_back(tokens.back());
     expected.finish = FinishAfter(tokens.back(), index + 1, cut);
   }
@@ -74,16 +100,49 @@ Expected RunAlone(std::span<const TokenId> prompt, const RowParams& params, int 
 FakeDevice::FakeDevice(const FakeDeviceOptions& options)
     : options_(options),
       rows_(options.max_rows),
-      kv_(static_cast<size_t>(options.num_blocks) * options.block_size) {}
+      kv_(static_cast<size_t>(options.num_blocks) * options.block_size),
+      rule_slots_(options.max_rule_slots),
+      rule_images_(options.max_rule_slots) {}
 
 void FakeDevice::Launch(const BatchPlan& plan) {
-  Step step{.plan = plan, .tokens = {}, .params = {}};
+  Step step{.plan = plan, .tokens = {}, .params = {}, .rule_copies = {}};
   for (const PlannedRow& row : plan.rows) {
     const int known = row.num_tokens + (row.num_samples > 0 && !row.draws ? 1 : 0);
     step.tokens.emplace_back(row.tokens, row.tokens + (row.decode ? 0 : known));
   }
   for (const RowJoin& join : plan.joins) step.params.push_back(*join.params);
+  WriteRuleImages(plan, step);
   stream_.push_back(std::move(step));
+}
+
+void FakeDevice::WriteRuleImages(const BatchPlan& plan, Step& step) {
+  for (const RowJoin& join : plan.joins) {
+    CHECK((join.rules != nullptr) == (join.rule_slot >= 0));
+    if (join.rules == nullptr) continue;
+    CHECK(join.num_outputs == static_cast<int>(join.outputs.size()));
+    RuleSlot& image = rule_images_[join.rule_slot];
+    image = {.digest = RulesDigest(join.rules, join.prompt, join.outputs),
+             .has_mask = join.rules->mask != nullptr,
+             .allowed_after = join.num_outputs};
+    step.rule_copies.push_back({.slot = join.rule_slot, .image = image});
+  }
+  for (const MaskRefresh& refresh : plan.mask_refreshes) {
+    RuleSlot& image = rule_images_[refresh.rule_slot];
+    CHECK(image.has_mask);
+    image.allowed_after = static_cast<int>(refresh.outputs.size());
+    step.rule_copies.push_back({.slot = refresh.rule_slot, .allowed_only = true, .image = image});
+  }
+}
+
+void FakeDevice::CopyRuleImage(const RuleCopy& copy) {
+  const RuleSlot& image = rule_images_[copy.slot];
+  CHECK(image == copy.image);  // else the host wrote it too early
+  RuleSlot& slot = rule_slots_[copy.slot];
+  if (copy.allowed_only) {
+    slot.allowed_after = image.allowed_after;
+  } else {
+    slot = image;
+  }
 }
 
 FakeDevice::Results FakeDevice::Retire() {
@@ -96,8 +155,10 @@ FakeDevice::Results FakeDevice::Retire() {
                                .blocks = {},
                                .num_outputs = join.num_outputs,
                                .last_token = {},
-                               .finished = false};
+                               .finished = false,
+                               .rule_slot = join.rule_slot};
   }
+  for (const RuleCopy& copy : step.rule_copies) CopyRuleImage(copy);
   for (const BlockWrite& write : step.plan.block_writes) {
     std::vector<BlockId>& blocks = rows_[write.row.value()].blocks;
     CHECK(write.index == static_cast<int>(blocks.size()));  // tables grow one by one
@@ -134,7 +195,7 @@ RowResult FakeDevice::Compute(const PlannedRow& planned, std::span<const TokenId
   }
 
   // A NaN does not end the row here: what it samples next must be dropped by the host.
-  result.saw_nan = FailsAt(row.params, row.num_outputs);
+  if (FailsAt(row.params, row.num_outputs)) result.fault = RowFault::kNan;
   result.count = 1;
   result.tokens[0] = SampleRow(row);
   result.finish = FinishAfter(row.last_token, row.num_outputs, row.params);
@@ -168,7 +229,15 @@ void FakeDevice::WriteKv(RowState& row, TokenId token) {
 }
 
 TokenId FakeDevice::SampleRow(RowState& row) {
-  row.last_token = TokenFrom(History(row, row.length), row.params, row.num_outputs++);
+  const uint64_t history = History(row, row.length);
+  if (row.rule_slot < 0) {
+    row.last_token = TokenFrom(history, row.params, row.num_outputs++);
+    return row.last_token;
+  }
+  RuleSlot& slot = rule_slots_[row.rule_slot];
+  CHECK(!slot.has_mask || slot.allowed_after == row.num_outputs);
+  row.last_token = TokenFrom(history ^ slot.digest, row.params, row.num_outputs++);
+  slot.digest = DigestOf(slot.digest, row.last_token);
   return row.last_token;
 }
 

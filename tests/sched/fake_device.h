@@ -6,16 +6,22 @@
 // blocks and always read back through the row's block table. A sampled token is a function of every
 // KV entry of its history, and so is what it says of a prompt's token. So a block that is wrong,
 // stale, written too late or overwritten too early changes the tokens from there on.
+//
+// A rule slot's content is a digest of the rules and all tokens, brought there from an image that
+// must not change between the launch of a step that copies it and its computation. It goes into the
+// tokens too, and a mask's answer must be for just the outputs that there are.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "api/row.h"
 #include "sched/batch_plan.h"
+#include "sched/request.h"
 
 namespace spry::testing {
 
@@ -24,6 +30,7 @@ struct FakeDeviceOptions {
   int num_blocks = 0;
   int block_size = 0;
   int max_model_len = 0;
+  int max_rule_slots = 0;
 };
 
 class FakeDevice {
@@ -47,13 +54,28 @@ class FakeDevice {
     int num_outputs = 0;
     TokenId last_token;
     bool finished = true;  // until somebody joins
+    int rule_slot = -1;
+  };
+  struct RuleSlot {
+    uint64_t digest = 0;
+    bool has_mask = false;
+    int allowed_after = 0;  // outputs that the mask was asked for
+    bool operator==(const RuleSlot&) const = default;
+  };
+  struct RuleCopy {
+    int slot = 0;
+    bool allowed_only = false;
+    RuleSlot image;  // at launch
   };
   struct Step {
     BatchPlan plan;
     std::vector<std::vector<TokenId>> tokens;  // of each row, the known next one included
     std::vector<RowParams> params;             // of each join
+    std::vector<RuleCopy> rule_copies;
   };
 
+  void WriteRuleImages(const BatchPlan& plan, Step& step);
+  void CopyRuleImage(const RuleCopy& copy);
   RowResult Compute(const PlannedRow& planned, std::span<const TokenId> tokens,
                     std::vector<TokenLogprobs>& logprobs);
   void Judge(const PlannedRow& planned, std::span<const TokenId> tokens,
@@ -66,6 +88,8 @@ class FakeDevice {
   FakeDeviceOptions options_;
   std::vector<RowState> rows_;
   std::vector<uint64_t> kv_;  // [num_blocks, block_size]
+  std::vector<RuleSlot> rule_slots_;
+  std::vector<RuleSlot> rule_images_;
   std::deque<Step> stream_;
 };
 
@@ -75,7 +99,10 @@ struct Expected {
   std::vector<TokenLogprobs> prompt_logprobs;  // from the second token on
   FinishReason finish = FinishReason::kNone;
 };
-Expected RunAlone(std::span<const TokenId> prompt, const RowParams& params, int max_model_len);
+Expected RunAlone(const RequestSpec& spec, int max_model_len);
+
+// Rules that a test tells apart by `tag`; with a mask, which nobody here asks.
+std::shared_ptr<const LogitRules> FakeRules(int tag, bool with_mask);
 
 // Makes a request fail by NaN: its output of this index, if it comes so far, is not a number. Lies
 // in a field that the fake's sampling has no other use for.

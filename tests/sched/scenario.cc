@@ -118,7 +118,7 @@ Status Scenario::Submit(const ScenarioLine& line) {
   spec.params.num_prompt_logprobs = line.Number("judge", 0) - 1;
   if (const int nan = line.Number("nan", 0); nan > 0) FailAt(nan - 1, spec.params);
   if (const int stop = line.Number("stop", 0); stop > 0) {
-    const Expected alone = RunAlone(spec.prompt, spec.params, stop + named.prompt.size());
+    const Expected alone = RunAlone(spec, stop + named.prompt.size());
     spec.params.num_stop_ids = 1;
     spec.params.stop_ids[0] = alone.outputs.at(stop - 1);
   }

@@ -24,6 +24,7 @@ class RandomRun {
                              .max_model_len = Between(2, 60),
                              .max_waiting = 12,
                              .max_steps_in_flight = depth};
+    options.max_rule_slots = Between(1, 5);
     options.long_prefill_threshold = Between(0, 1) * Between(1, 20);
     options.max_targets = Between(1, 24);
     const int needed = (options.max_model_len + block_size - 1) / block_size;
@@ -63,7 +64,8 @@ class RandomRun {
     const bool scores = judges && Between(0, 2) == 0;  // and has no output
     const int length = Between(1, max_model_len_ - (scores ? 0 : 1));
     const int tail = Between(0, 3) == 0 ? Between(0, length) : 0;
-    RequestSpec spec{.id = RequestId(next_id_), .prompt = {}, .params = {}, .cache_salt = {}};
+    RequestSpec spec{
+        .id = RequestId(next_id_), .prompt = {}, .params = {}, .cache_salt = {}, .rules = {}};
     for (int i = 0; i < length; ++i) {
       spec.prompt.push_back(TokenId(i < length - tail ? family * 1000 + i : Between(0, 2)));
     }
@@ -77,6 +79,11 @@ class RandomRun {
       for (int i = 0; i < spec.params.num_stop_ids; ++i) {
         spec.params.stop_ids[i] = TokenId(Between(0, 96));
       }
+    }
+    // A third of them want one of a few slots.
+    if (Between(0, 2) == 0) {
+      const bool with_mask = Between(0, 2) == 0;
+      spec.rules = FakeRules(Between(2, 9), with_mask);
     }
     if (Between(0, 9) == 0) FailAt(Between(0, 5), spec.params);
     const Status status = simulation_->Submit(std::move(spec));

@@ -120,7 +120,7 @@ TEST_F(SchedulerTest, ARequestWhoseLogitsAreNotNumbersLeavesNoGeneratedBlockInTh
   Commit({Token(1)});
   Step();
   RowResult nan = Token(2);
-  nan.saw_nan = true;
+  nan.fault = RowFault::kNan;
   Commit({nan});
   EXPECT_EQ(events_[0].finish, FinishReason::kError);
   RequestSpec again = Spec(0, 15, 1);
@@ -138,7 +138,7 @@ TEST_F(SchedulerTest, ANanAmongJudgedTokensFailsTheRequestAndTellsNothing) {
   ASSERT_TRUE(scheduler_.Submit(std::move(spec)).ok());
   Step();
   RowResult nan;
-  nan.saw_nan = true;
+  nan.fault = RowFault::kNan;
   logprobs_.resize(10);
   Commit({nan});
   ASSERT_EQ(events_.size(), 1u);

@@ -16,7 +16,8 @@ Simulation::Simulation(const BlockPoolOptions& pool, const SchedulerOptions& opt
       device_({.max_rows = options.max_rows,
                .num_blocks = pool.num_blocks,
                .block_size = pool.block_size,
-               .max_model_len = options.max_model_len}) {}
+               .max_model_len = options.max_model_len,
+               .max_rule_slots = options.max_rule_slots}) {}
 
 Status Simulation::Submit(RequestSpec spec) {
   Record record{.expected = {}, .num_prompt = static_cast<int>(spec.prompt.size()), .outputs = {}};
@@ -24,7 +25,7 @@ Status Simulation::Submit(RequestSpec spec) {
   fair_ &= !record.judges && spec.priority == 0;
   const RequestId id = spec.id;
   const bool fits = record.num_prompt <= options_.max_model_len;
-  if (fits) record.expected = RunAlone(spec.prompt, spec.params, options_.max_model_len);
+  if (fits) record.expected = RunAlone(spec, options_.max_model_len);
   SPRY_RETURN_IF_ERROR(scheduler_.Submit(std::move(spec)));
   records_[id] = std::move(record);
   return scheduler_.CheckIntegrity();
@@ -132,8 +133,9 @@ Status Simulation::CheckPlan() const {
   return CheckNobodyStarves(rows);
 }
 
-// A running request computes in every step, until all that it may give is on its way; or, where
-// prompts are judged or some come first, until the step's budget is spent on those before it.
+// A running request computes in every step (one with a mask in every step that finds its outputs
+// known), until all that it may give is on its way; or, where prompts are judged or some come first,
+// until the step's budget is spent on those before it.
 Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
   for (const auto& [id, record] : records_) {
     const Request* request = scheduler_.Find(id);
@@ -142,7 +144,8 @@ Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
                        (OwesTargets(*request) && plan_.num_targets == options_.max_targets);
     if (!fair_ && spent && !PassedOver(*request, planned)) continue;
     const int num_outputs = request->num_outputs() + request->outputs_in_flight;
-    if (!planned.contains(request->row) && num_outputs < request->params.max_outputs) {
+    const bool held = request->holds && request->outputs_in_flight > 0;
+    if (!held && !planned.contains(request->row) && num_outputs < request->params.max_outputs) {
       return Internal(fmt::format("running request {} got nothing", id.value()));
     }
   }
@@ -164,7 +167,7 @@ bool Simulation::PassedOver(const Request& request, const std::set<RowId>& plann
 Status Simulation::CheckNothingChanged(int num_free, const SchedulerStats& before) const {
   const SchedulerStats after = scheduler_.stats();
   if (!plan_.rows.empty() || !plan_.joins.empty() || !plan_.block_writes.empty() ||
-      plan_.num_tokens != 0) {
+      !plan_.mask_refreshes.empty() || plan_.num_tokens != 0) {
     return Internal("there is no step, but its plan is not empty");
   }
   if (pool_.num_free() != num_free || after.running != before.running ||

@@ -30,6 +30,7 @@ class CpuExecutable final : public Executable {
   StepSlot Slot(StepId step) override { return ring_.slot(step); }
   Status Launch(StepId step) override;
   Result<const StepResult*> Poll(StepId step) override;
+  RuleSlot RuleImage(int32_t slot) override { return ring_.state().rule_slot(slot); }
   Status CopyLogits(std::span<float> logits) override;
 
   // For tests of single ops: where a tensor of the program lies.

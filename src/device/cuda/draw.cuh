@@ -93,7 +93,8 @@ __device__ void LeaveBest(const DrawArgs& args, bool wanted, const BestDraw& bes
 __device__ inline void TakeBest(const DrawArgs& args, int32_t l, Sampled& sampled) {
   const uint64_t best = args.best[l];
   args.best[l] = 0;
-  sampled.saw_nan = best == kBrokenDraw || PackedValue(best) == -INFINITY;
+  const bool broken = best == kBrokenDraw || PackedValue(best) == -INFINITY;
+  sampled.fault = broken ? RowFault::kNan : RowFault::kNone;
   sampled.token = PackedId(best);
 }
 

@@ -99,6 +99,15 @@ class CudaExecutable final : public Executable {
     return Internal(fmt::format("cuda: step {} ended without a result", step.value()));
   }
 
+  RuleSlot RuleImage(int32_t slot) override {
+    CHECK(slot >= 0 && slot < limits_.max_rule_slots);
+    const RuleSlotLayout& layout = step_state_.rule_layout;
+    RuleSlot image =
+        MapRuleSlot(layout, rings_memory_.host() + plan_.ring_bytes + slot * layout.image_bytes);
+    image.logits = nullptr;
+    return image;
+  }
+
   Status CopyLogits(std::span<float> logits) override {
     const Matrix matrix = context_->Resolve(program_.logits);
     CHECK(matrix.dtype == DType::kF32);
@@ -176,11 +185,12 @@ class CudaExecutable final : public Executable {
     }
     SPRY_RETURN_IF_ERROR(reserve(kv_, plan_.kv_block_bytes * limits_.num_blocks, "KV blocks"));
     SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(state_.data(), 0, plan_.state_bytes));
-    SPRY_ASSIGN_OR_RETURN(rings_memory_, MappedMemory::Allocate(plan_.ring_bytes));
+    SPRY_ASSIGN_OR_RETURN(rings_memory_,
+                          MappedMemory::Allocate(plan_.ring_bytes + plan_.rule_image_bytes));
     return {};
   }
 
-  // The ring memory is all slots, then all results.
+  // The ring memory is all slots, then all results, then the images of rule slots.
   void MapRings() {
     rings_ = {.slot_bytes = StepSlotBytes(limits_),
               .result_bytes = StepResultBytes(limits_),
@@ -188,6 +198,7 @@ class CudaExecutable final : public Executable {
     const int64_t results_at = rings_.slot_bytes * rings_.size;
     rings_.first_slot = MapStepSlot(limits_, rings_memory_.device());
     rings_.first_result = MapStepResult(limits_, rings_memory_.device() + results_at);
+    rings_.rule_images = rings_memory_.device() + plan_.ring_bytes;
     rings_.step_counter = reinterpret_cast<uint64_t*>(state_.data());
     for (int i = 0; i < rings_.size; ++i) {
       std::byte* host = rings_memory_.host();

@@ -67,6 +67,7 @@ struct StepRings {
   int64_t result_bytes = 0;
   int32_t size = 0;
   uint64_t* step_counter = nullptr;  // the step being computed; the card counts for itself
+  std::byte* rule_images = nullptr;  // [max_rule_slots]; no ring, but shared in the same way
 };
 
 struct MemoryPlan;

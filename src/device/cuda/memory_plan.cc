@@ -63,7 +63,7 @@ LogitsPlan PlanLogits(const Program& program, const MemoryPlan& plan) {
 MemoryNeeds MemoryPlan::needs() const {
   return {.weights = weight_bytes,
           .activations = buffers.arena_bytes,
-          .step = state_bytes + best_draws_bytes + attention_bytes + ring_bytes,
+          .step = state_bytes + best_draws_bytes + attention_bytes + ring_bytes + rule_image_bytes,
           .kv_per_block = kv_block_bytes};
 }
 
@@ -79,6 +79,7 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   plan.logits = PlanLogits(program, plan);
   if (plan.logits.draws) plan.best_draws_bytes = limits.max_samples * sizeof(uint64_t);
   plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
+  plan.rule_image_bytes = limits.max_rule_slots * MakeRuleSlotLayout(limits.vocab_size).image_bytes;
   for (const KvLayer& layer : program.kv_layers) {
     plan.kv_layer_bytes.push_back(attention.bytes_per_block(layer, limits.block_size));
     plan.kv_block_bytes += plan.kv_layer_bytes.back();

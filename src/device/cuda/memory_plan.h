@@ -40,6 +40,7 @@ struct MemoryPlan {
   int64_t best_draws_bytes = 0;         // draw.h
   int64_t attention_bytes = 0;          // scratch of the backend
   int64_t ring_bytes = 0;               // slots and results in mapped host memory
+  int64_t rule_image_bytes = 0;         // in mapped host memory, behind the rings
   std::vector<int64_t> kv_layer_bytes;  // per block, by LayerIdx
   int64_t kv_block_bytes = 0;           // sum of these
 

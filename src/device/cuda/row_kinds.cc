@@ -6,7 +6,8 @@ RowKinds RowKindTracker::Update(const StepSlot& slot) {
   for (int32_t i = 0; i < slot.header->num_joins; ++i) {
     const RowParams& params = slot.joins[i].params;
     plain_[slot.joins[i].row] = params.top_k == 0 && params.top_p >= 1.0f && params.min_p <= 0.0f &&
-                                params.num_logprobs < 0 && params.min_outputs == 0;
+                                params.num_logprobs < 0 && params.min_outputs == 0 &&
+                                slot.joins[i].rule_slot < 0;
   }
   RowKinds kinds{.plain = true, .in_order = slot.header->num_tokens == slot.header->num_rows};
   for (int32_t r = 0; r < slot.header->num_rows; ++r) {

@@ -4,6 +4,7 @@
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/packed_logit.cuh"
+#include "ops/logit_rules.h"
 #include "ops/logprobs.h"
 #include "ops/math.h"
 #include "ops/random.h"
@@ -242,6 +243,26 @@ __device__ int32_t Draw(const Logits& logits, const RowState& row, float max) {
   return PackedId(BlockMax(best));
 }
 
+// As the host's AdjustRow, by the whole block.
+__device__ void AdjustByRules(const RuleSlot& slot, const RowState& row, const Logits& logits) {
+  const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  logits.ForEach([&](int32_t id, float logit) { slot.logits[id] = AdjustLogit(slot, id, logit); });
+  __syncthreads();
+  for (int32_t i = thread; i < slot.header->num_biases; i += kThreads) {
+    const int32_t id = slot.biases[i].token.value();
+    slot.logits[id] = AdjustLogit(slot, id, logits.data[id] + slot.biases[i].bias);
+  }
+  __syncthreads();
+  for (int32_t i = thread; i < slot.header->num_bad_words; i += kThreads) {
+    const int32_t id = ForbiddenByBadWord(slot, row.num_outputs, i);
+    if (id >= 0) slot.logits[id] = -INFINITY;
+  }
+  if (row.num_outputs < row.params.min_outputs && thread < row.params.num_stop_ids) {
+    slot.logits[row.params.stop_ids[thread].value()] = -INFINITY;
+  }
+  __syncthreads();
+}
+
 // Masks the row's stop ids in place and returns what they were; thread 0 alone.
 __device__ void MaskStops(const RowParams& params, float* logits, float* kept) {
   for (int32_t i = 0; i < params.num_stop_ids; ++i) {
@@ -283,19 +304,32 @@ __global__ void __launch_bounds__(kThreads)
   if (l >= state.header->num_samples) return;
   const StagedRow& staged = state.rows[state.sample_rows[l]];
   if (!staged.live) return;
+  const RowState& row = state.row_states[staged.row];
   Sampled& sampled = state.sampled[l];
-  const Logits logits{.data = all_logits.Row(l), .count = vocab_size};
-  const uint64_t largest = FindLargest(logits);
-  const float max = PackedValue(largest);
-  const bool saw_nan = HasNan(logits) || !isfinite(max);  // infinity: as useless as a NaN
-  if (threadIdx.x == 0) sampled.saw_nan = saw_nan;
-  if (saw_nan) return;
   const int32_t target = state.sample_targets[l];
-  const int32_t token =
-      target >= 0 ? target : Choose(logits, state.row_states[staged.row], largest);
+  const Logits raw{.data = all_logits.Row(l), .count = vocab_size};
+  const uint64_t raw_largest = FindLargest(raw);
+  const float raw_max = PackedValue(raw_largest);
+  const bool useless = HasNan(raw) || !isfinite(raw_max);  // infinity: as useless as a NaN
+  Logits logits = raw;                                     // to choose from
+  uint64_t largest = raw_largest;
+  if (row.rule_slot >= 0 && target < 0 && !useless) {
+    const RuleSlot slot = state.rule_slot(row.rule_slot);
+    AdjustByRules(slot, row, raw);
+    logits.data = slot.logits;
+    largest = FindLargest(logits);
+  }
+  const bool nothing = !useless && PackedValue(largest) == -INFINITY;
+  if (threadIdx.x == 0) {
+    sampled.fault = useless   ? RowFault::kNan
+                    : nothing ? RowFault::kNothingAllowed
+                              : RowFault::kNone;
+  }
+  if (useless || nothing) return;
+  const int32_t token = target >= 0 ? target : Choose(logits, row, largest);
   if (threadIdx.x == 0) sampled.token = token;
   const int32_t wanted = LogprobsWanted(state, l);
-  if (wanted >= 0) ReportLogprobs(logits, max, wanted, sampled, token);
+  if (wanted >= 0) ReportLogprobs(raw, raw_max, wanted, sampled, token);
 }
 
 struct SampleArgs {

@@ -30,7 +30,56 @@ __device__ StepSlot SlotOfStep(const StepRings& rings) {
   slot.token_ids = Advance(slot.token_ids, bytes);
   slot.joins = Advance(slot.joins, bytes);
   slot.block_writes = Advance(slot.block_writes, bytes);
+  slot.rule_copies = Advance(slot.rule_copies, bytes);
   return slot;
+}
+
+// `count` elements across the bus by the whole block, in vectors: the arrays of a rule slot are
+// padded to more. A thread has several on their way at once.
+template <typename T>
+__device__ void CopyAcross(const T* from, T* to, int64_t count) {
+  constexpr int kAtOnce = 8;
+  const auto* source = reinterpret_cast<const uint4*>(from);
+  auto* target = reinterpret_cast<uint4*>(to);
+  static_assert(kRuleAlignBytes % sizeof(uint4) == 0);
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  const int64_t vectors = (bytes + sizeof(uint4) - 1) / sizeof(uint4);
+  const int64_t threads = blockDim.x;
+  for (int64_t begin = threadIdx.x; begin < vectors; begin += kAtOnce * threads) {
+    uint4 values[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int64_t i = begin + k * threads;
+      if (i < vectors) values[k] = source[i];
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int64_t i = begin + k * threads;
+      if (i < vectors) target[i] = values[k];
+    }
+  }
+}
+
+// Brings the image of a rule slot into the slot, as far as its header says that it means something.
+__device__ void CopyRules(std::byte* images, const StepState& state, SlotRuleCopy copy) {
+  const RuleSlotLayout& layout = state.rule_layout;
+  const RuleSlot image = MapRuleSlot(layout, images + copy.rule_slot * layout.image_bytes);
+  const RuleSlot slot = state.rule_slot(copy.rule_slot);
+  const int64_t words = MaskWords(layout.vocab_size);
+  if (copy.allowed_only != 0) return CopyAcross(image.allowed, slot.allowed, words);
+  const RuleHeader header = *image.header;
+  if (threadIdx.x == 0) *slot.header = header;
+  if (header.restricts != 0) CopyAcross(image.allowed, slot.allowed, words);
+  if (header.penalises != 0) {
+    CopyAcross(image.seen, slot.seen, words);
+    CopyAcross(image.counts, slot.counts, layout.vocab_size);
+  }
+  CopyAcross(image.biases, slot.biases, header.num_biases);
+  if (header.num_bad_words == 0) return;
+  const int32_t tokens = image.bad_word_ends[header.num_bad_words - 1];
+  CopyAcross(image.bad_word_ends, slot.bad_word_ends, header.num_bad_words);
+  CopyAcross(image.bad_word_tokens, slot.bad_word_tokens, tokens);
+  CopyAcross(image.recent, slot.recent, kMaxBadWordLength);
 }
 
 // Rows and tokens of any step. `slot` is where the rows may be read more than once.
@@ -77,6 +126,9 @@ __global__ void __launch_bounds__(kMaxThreads)
   for (int32_t i = thread; i < header.num_joins; i += threads) ApplyJoin(state, slot.joins[i]);
   for (int32_t i = thread; i < header.num_block_writes; i += threads) {
     ApplyBlockWrite(args.limits, state, slot.block_writes[i]);
+  }
+  for (int32_t i = 0; i < header.num_rule_copies; ++i) {
+    CopyRules(args.rings.rule_images, state, slot.rule_copies[i]);
   }
   // Kernels that size themselves by the bucket see padding beyond the true counts.
   for (int32_t t = header.num_tokens + thread; t < bucket.tokens; t += threads) {

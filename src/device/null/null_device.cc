@@ -1,5 +1,7 @@
 #include "device/null/null_device.h"
 
+#include <cstdlib>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -21,9 +23,11 @@ namespace {
 class NullExecutable final : public Executable {
  public:
   NullExecutable(const Program& program, const StepLimits& limits, const NullDeviceOptions& options)
-      : limits_(limits), options_(options), vocab_size_(static_cast<int32_t>(program.vocab_size)) {
-    memory_.resize(StepMemoryBytes(limits));
-    StepMemory views = MapStepMemory(limits, memory_.data());
+      : limits_(limits),
+        options_(options),
+        vocab_size_(static_cast<int32_t>(program.vocab_size)),
+        memory_(AllocateZeros(StepMemoryBytes(limits))) {
+    StepMemory views = MapStepMemory(limits, memory_.get());
     state_ = views.state;
     slots_ = std::move(views.slots);
     results_ = std::move(views.results);
@@ -59,11 +63,21 @@ class NullExecutable final : public Executable {
     return static_cast<const StepResult*>(&results_[ring]);
   }
 
+  // Rules cost the host what they cost it elsewhere, and change no token.
+  RuleSlot RuleImage(int32_t slot) override { return state_.rule_slot(slot); }
+
   Status CopyLogits(std::span<float>) override {
     return Unimplemented("the null device computes no logits; use --device cpu");
   }
 
  private:
+  // Pages that nobody touches (rule slots) take no memory.
+  static std::unique_ptr<std::byte, decltype(&std::free)> AllocateZeros(int64_t bytes) {
+    void* memory = std::calloc(bytes, 1);
+    CHECK(memory != nullptr);
+    return {static_cast<std::byte*>(memory), std::free};
+  }
+
   // Only sampled tokens matter here, so the token arrays stay untouched.
   void Run(const StepSlot& slot, int32_t r, StepResult& result) {
     const SlotRow& slot_row = slot.rows[r];
@@ -99,7 +113,7 @@ class NullExecutable final : public Executable {
   StepLimits limits_;
   NullDeviceOptions options_;
   int32_t vocab_size_;
-  std::vector<std::byte> memory_;
+  std::unique_ptr<std::byte, decltype(&std::free)> memory_;
   StepState state_;
   std::vector<StepSlot> slots_;
   std::vector<StepResult> results_;

@@ -7,6 +7,7 @@
 #include "device/cpu/reference/kernels.h"
 #include "device/cpu/reference/lanes.h"
 #include "device/cpu/stop_mask.h"
+#include "ops/logit_rules.h"
 #include "ops/logprobs.h"
 #include "ops/math.h"
 #include "ops/ordered_key.h"
@@ -238,8 +239,8 @@ int32_t Draw(const RowState& row, std::span<const float> logits, float max, uint
   return best;
 }
 
-// `max` is of the raw logits.
-int32_t Choose(const RowState& row, std::span<float> logits, float max, uint32_t* masses) {
+// `max` is of the logits, which are changed for a while and left as they were.
+int32_t Pick(const RowState& row, std::span<float> logits, float max, uint32_t* masses) {
   const int32_t vocab_size = static_cast<int32_t>(logits.size());
   const bool mask_stops = row.num_outputs < row.params.min_outputs;
   const RowParams unmasked;
@@ -250,15 +251,37 @@ int32_t Choose(const RowState& row, std::span<float> logits, float max, uint32_t
   return draws ? Draw(row, logits, max, masses) : FirstOf(logits.data(), max, vocab_size);
 }
 
+// By rules, from what they make of the logits.
+void PickByRules(const RowState& row, std::span<const float> logits, const RuleSlot& slot,
+                 uint32_t* masses, Sampled& sampled) {
+  AdjustRow(slot, row, logits);
+  const std::span<float> adjusted(slot.logits, logits.size());
+  const float max = FindExtremes(adjusted.data(), static_cast<int64_t>(adjusted.size())).max;
+  if (max == -kInfinity) {
+    sampled.fault = RowFault::kNothingAllowed;
+  } else {
+    sampled.token = Pick(row, adjusted, max, masses);
+  }
+}
+
 void Sample(const StepState& state, int32_t l, std::span<float> logits, uint32_t* masses) {
   Sampled& sampled = state.sampled[l];
   const int32_t vocab_size = static_cast<int32_t>(logits.size());
   const Extremes raw = FindExtremes(logits.data(), vocab_size);
-  sampled.saw_nan = raw.has_nan || !std::isfinite(raw.max);  // an infinity is as useless as a NaN
-  if (sampled.saw_nan) return;
+  // An infinity is as useless as a NaN.
+  const bool useless = raw.has_nan || !std::isfinite(raw.max);
+  sampled.fault = useless ? RowFault::kNan : RowFault::kNone;
+  if (useless) return;
   const RowState& row = state.row_states[state.rows[state.sample_rows[l]].row];
   const int32_t target = state.sample_targets[l];
-  sampled.token = target >= 0 ? target : Choose(row, logits, raw.max, masses);
+  if (target >= 0) {
+    sampled.token = target;
+  } else if (row.rule_slot >= 0) {
+    PickByRules(row, logits, state.rule_slot(row.rule_slot), masses, sampled);
+    if (sampled.fault != RowFault::kNone) return;
+  } else {
+    sampled.token = Pick(row, logits, raw.max, masses);
+  }
   const int32_t wanted = LogprobsWanted(state, l);
   if (wanted < 0) return;
   sampled.logprobs =

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "device/cpu/simd/sample_row.h"
+#include "ops/logit_rules.h"
 #include "ops/logprobs.h"
 
 namespace spry {
@@ -31,6 +32,7 @@ RowKind KindOf(const StepState& state, int64_t l) {
   if (state.sample_targets[l] >= 0) return RowKind::kTarget;
   const RowState& row = state.row_states[staged.row];
   const RowParams& params = row.params;
+  if (row.rule_slot >= 0) return RowKind::kOwn;
   if (row.num_outputs < params.min_outputs && params.num_stop_ids > 0) return RowKind::kOwn;
   if (!(params.temperature > 0.0f)) return RowKind::kGreedy;
   const bool filters = params.top_k > 0 || params.top_p < 1.0f || params.min_p > 0.0f;
@@ -105,10 +107,12 @@ class SampleRun {
     return whole;
   }
 
-  static bool IsUseless(const LogitScan& scan) { return scan.has_nan || !std::isfinite(scan.max); }
+  static RowFault FaultOf(const LogitScan& scan) {
+    return scan.has_nan || !std::isfinite(scan.max) ? RowFault::kNan : RowFault::kNone;
+  }
 
   void DrawShare(int64_t l, const LogitScan& scan, const Share& share) {
-    if (IsUseless(scan)) return;
+    if (FaultOf(scan) != RowFault::kNone) return;
     Part(worker_.index(), l).best =
         args_.kernels->draw(args_.logits.Row(l) + share.begin, share.end - share.begin,
                             static_cast<int32_t>(share.begin), MakeDrawSpec(StateOf(l), scan));
@@ -116,20 +120,38 @@ class SampleRun {
 
   void PickAlone(int64_t l, const LogitScan& scan, RowKind kind) {
     Sampled& sampled = state_.sampled[l];
-    sampled.saw_nan = IsUseless(scan);
-    if (sampled.saw_nan) return;
-    switch (kind) {
-      case RowKind::kTarget: sampled.token = state_.sample_targets[l]; break;
-      case RowKind::kGreedy: sampled.token = scan.first; break;
-      default: sampled.token = sampler_.Pick(StateOf(l), args_.logits.Row(l), scan);
+    sampled.fault = FaultOf(scan);
+    if (sampled.fault != RowFault::kNone) return;
+    const RowState& row = StateOf(l);
+    if (kind == RowKind::kTarget) {
+      sampled.token = state_.sample_targets[l];
+    } else if (row.rule_slot >= 0) {
+      PickByRules(l, row, sampled);
+      if (sampled.fault != RowFault::kNone) return;
+    } else if (kind == RowKind::kGreedy) {
+      sampled.token = scan.first;
+    } else {
+      sampled.token = sampler_.Pick(row, args_.logits.Row(l), scan);
     }
     Report(l, scan, sampled);
   }
 
+  // From what the row's rules make of its logits.
+  void PickByRules(int64_t l, const RowState& row, Sampled& sampled) {
+    const RuleSlot slot = state_.rule_slot(row.rule_slot);
+    AdjustRow(slot, row, {args_.logits.Row(l), static_cast<size_t>(vocab_size_)});
+    const LogitScan scan = args_.kernels->scan(slot.logits, vocab_size_);
+    if (scan.max == -INFINITY) {
+      sampled.fault = RowFault::kNothingAllowed;
+    } else {
+      sampled.token = sampler_.Pick(row, slot.logits, scan);
+    }
+  }
+
   void FinishDraw(int64_t l, const LogitScan& scan) {
     Sampled& sampled = state_.sampled[l];
-    sampled.saw_nan = IsUseless(scan);
-    if (sampled.saw_nan) return;
+    sampled.fault = FaultOf(scan);
+    if (sampled.fault != RowFault::kNone) return;
     DrawBest best;
     for (int w = 0; w < worker_.count(); ++w) {
       const DrawBest& part = Part(w, l).best;
