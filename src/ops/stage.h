@@ -28,15 +28,14 @@ SPRY_HOST_DEVICE inline void ApplyBlockWrite(const StepLimits& limits, const Ste
 SPRY_HOST_DEVICE inline StagedRow StageRow(const StepState& state, const SlotRow& slot_row,
                                            int32_t r) {
   const RowState& row_state = state.row_states[slot_row.row];
-  StagedRow row;
-  row.row = slot_row.row;
-  row.query_start = slot_row.query_start;
-  row.num_tokens = slot_row.num_tokens;
-  row.start = slot_row.decode ? row_state.length : slot_row.start;
-  row.sample_index = slot_row.sample_index;
-  row.num_samples = slot_row.num_samples;
-  row.next_token = slot_row.next_token;
-  row.live = row_state.finished ? 0 : 1;
+  const StagedRow row{.row = slot_row.row,
+                      .query_start = slot_row.query_start,
+                      .num_tokens = slot_row.num_tokens,
+                      .start = slot_row.decode ? row_state.length : slot_row.start,
+                      .sample_index = slot_row.sample_index,
+                      .num_samples = slot_row.num_samples,
+                      .next_token = slot_row.next_token,
+                      .live = row_state.finished ? 0 : 1};
   state.rows[r] = row;
   return row;
 }

@@ -18,10 +18,11 @@ void Scheduler::Commit(const StepResults& results, std::vector<TokenEvent>& even
     Request& request = *row.owner;
     if (launched.draws) --request.outputs_in_flight;
 
-    const TokenEvent event = TakeResult(request, launched, results.rows[i],
-                                        results.logprobs.subspan(sample, launched.num_samples));
+    TokenEvent& event = events.emplace_back();
+    TakeResult(request, launched, results.rows[i],
+               results.logprobs.subspan(sample, launched.num_samples), event);
     const bool ends = event.finish != FinishReason::kNone;
-    if (event.has_token || ends || !event.prompt_logprobs.empty()) events.push_back(event);
+    if (!event.has_token && !ends && event.prompt_logprobs.empty()) events.pop_back();
     if (ends) End(request);
   }
   steps_.PopOldest();
@@ -29,9 +30,8 @@ void Scheduler::Commit(const StepResults& results, std::vector<TokenEvent>& even
 
 // Moves what a row brought into its live request and says what that means for the request.
 // `logprobs` are those of the row's samples.
-TokenEvent Scheduler::TakeResult(Request& request, const LaunchedRow& launched,
-                                 const RowResult& result, std::span<const TokenLogprobs> logprobs) {
-  TokenEvent event;
+void Scheduler::TakeResult(Request& request, const LaunchedRow& launched, const RowResult& result,
+                           std::span<const TokenLogprobs> logprobs, TokenEvent& event) {
   event.request = request.id;
   event.num_cached_tokens = request.num_cached_tokens;
   // A live row that chose a token has one, any other none; a device that says otherwise has lost
@@ -40,7 +40,7 @@ TokenEvent Scheduler::TakeResult(Request& request, const LaunchedRow& launched,
   if (result.fault != RowFault::kNone || result.count != expected) {
     event.finish = FinishReason::kError;
     event.fault = result.fault;
-    return event;
+    return;
   }
   event.finish = result.finish;
   const int num_targets = launched.num_samples - (launched.draws ? 1 : 0);
@@ -49,14 +49,13 @@ TokenEvent Scheduler::TakeResult(Request& request, const LaunchedRow& launched,
     event.first_prompt_logprob = request.num_judged + 1;
     request.num_judged += num_targets;
   }
-  if (result.count == 0) return event;
+  if (result.count == 0) return;
   event.has_token = true;
   event.token = result.tokens[0];
   if (request.params.num_logprobs >= 0) event.logprobs = &logprobs.back();
   // The KV of the tokens before this one was computed by steps committed by now, its own was not.
   PublishBlocks(request, static_cast<int>(request.tokens.size()));
   request.tokens.push_back(event.token);
-  return event;
 }
 
 }  // namespace spry

@@ -56,9 +56,9 @@ struct alignas(64) Request {
   int num_published = 0;        // leading blocks of `blocks` known to the prefix index
 
   int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
+  RowParams params;
   // Leading positions of the prompt whose successor has been judged, for prompt log-probabilities.
   int num_judged = 0;
-  RowParams params;
   std::shared_ptr<const LogitRules> rules;
   int rule_slot = -1;  // while running; -1: none
 

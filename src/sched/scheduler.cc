@@ -135,18 +135,20 @@ void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
   const int n = TokensGiven(request, plan);
   num_held_ += IsHeld(request);
   if (n == 0) return;
-  PlannedRow row{.row = request.row, .start = request.num_launched, .num_tokens = n};
-  row.decode = Decodes(request);
-  row.draws = row.decode || request.num_launched + n == request.prefill_length;
+  const bool decode = Decodes(request);
   const int num_targets = TargetsIn(request, n);
+  PlannedRow& row = (decode ? plan.rows : prompt_rows_).emplace_back();
+  row.row = request.row;
+  row.start = request.num_launched;
+  row.num_tokens = n;
+  row.decode = decode;
+  row.draws = decode || request.num_launched + n == request.prefill_length;
   row.num_samples = num_targets + (row.draws ? 1 : 0);
-  if (row.decode) {
+  if (decode) {
     if (NeedsBlock(request)) AddBlock(request, *pool_.Allocate(), plan);
     if (request.holds) PlanMaskRefresh(request, plan);
-    plan.rows.push_back(row);
   } else {
     row.tokens = request.tokens.data() + request.num_launched;
-    prompt_rows_.push_back(row);
   }
   request.num_launched += n;
   plan.num_tokens += n;
@@ -154,7 +156,7 @@ void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
   plan.num_targets += num_targets;
   if (row.draws) ++request.outputs_in_flight;
   // Known tokens can be hit from this very step on: each layer writes KV before attention reads it.
-  if (!row.decode) PublishBlocks(request, request.num_launched);
+  if (!decode) PublishBlocks(request, request.num_launched);
 }
 
 // The join has written what may follow the outputs known then.

@@ -135,8 +135,8 @@ class Scheduler {
   void PublishBlocks(Request& request, int num_tokens);
 
   // commit.cc
-  TokenEvent TakeResult(Request& request, const LaunchedRow& launched, const RowResult& result,
-                        std::span<const TokenLogprobs> logprobs);
+  void TakeResult(Request& request, const LaunchedRow& launched, const RowResult& result,
+                  std::span<const TokenLogprobs> logprobs, TokenEvent& event);
 
   // integrity.cc
   Status CheckBlocks() const;

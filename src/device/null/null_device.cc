@@ -80,12 +80,14 @@ class NullExecutable final : public Executable {
 
   // Only sampled tokens matter here, so the token arrays stay untouched.
   void Run(const StepSlot& slot, int32_t r, StepResult& result) {
-    const SlotRow& slot_row = slot.rows[r];
-    const StagedRow row = StageRow(state_, slot_row, r);
+    StageRow(state_, slot.rows[r], r);
+    const StagedRow& row = state_.rows[r];
+    const int32_t first = row.num_tokens - row.num_samples;
     if (row.live) {
-      for (int32_t i = row.num_tokens - row.num_samples; i < row.num_tokens; ++i) {
+      for (int32_t i = first; i < row.num_tokens; ++i) {
         StageSample(state_, slot, row, r, i);
-        Sample(slot, r, i);
+        Sampled& sampled = state_.sampled[row.sample_index + i - first];
+        sampled.token = NextToken(slot, r, row.sample_index + i - first, i);
       }
     }
     AdvanceRow(state_, r, result.rows[r]);
@@ -97,17 +99,13 @@ class NullExecutable final : public Executable {
     }
   }
 
-  void Sample(const StepSlot& slot, int32_t r, int32_t i) {
+  // What sample l, of token i of the row, judges or chooses.
+  int32_t NextToken(const StepSlot& slot, int32_t r, int32_t l, int32_t i) const {
+    if (state_.sample_targets[l] >= 0) return state_.sample_targets[l];
     const StagedRow& row = state_.rows[r];
-    const int32_t l = row.sample_index + i - (row.num_tokens - row.num_samples);
-    const int32_t target = state_.sample_targets[l];
-    if (target >= 0) {
-      state_.sampled[l] = {.token = target};
-      return;
-    }
     const int32_t token = slot.rows[r].decode ? state_.row_states[row.row].last_token
                                               : slot.token_ids[row.query_start + i];
-    state_.sampled[l] = {.token = NullToken(token, row.start + i, vocab_size_)};
+    return NullToken(token, row.start + i, vocab_size_);
   }
 
   StepLimits limits_;
