@@ -10,7 +10,12 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
+
+#include <concurrentqueue/concurrentqueue.h>
 
 #include "base/status.h"
 #include "engine/engine.h"
@@ -34,7 +39,7 @@ struct Output {
 };
 
 struct AsyncEngineOptions {
-  int max_queue = 256;  // requests waiting beyond those running; more are refused
+  int max_queue = 256;  // requests beyond the rows of the engine; more are refused
 };
 
 // For /metrics and /health; each value is whole, the set is of nearly one moment.
@@ -47,25 +52,75 @@ struct EngineStatus {
 
 class AsyncEngine {
  public:
-  static std::unique_ptr<AsyncEngine> Start(std::unique_ptr<Engine> engine,
-                                            const AsyncEngineOptions& options);
-  ~AsyncEngine();  // ends what runs, without outputs
+  static Result<std::unique_ptr<AsyncEngine>> Start(std::unique_ptr<Engine> engine,
+                                                    const AsyncEngineOptions& options);
+  // Ends what runs, without outputs.
+  ~AsyncEngine();
+  AsyncEngine(const AsyncEngine&) = delete;
+  AsyncEngine& operator=(const AsyncEngine&) = delete;
 
-  // Checks the request at once: InvalidArgument as Engine::Submit; ResourceExhausted when the queue
-  // is full; Unavailable when the device is lost. Outputs follow, the last with a finish reason.
+  // Checks the request at once: InvalidArgument as Engine::Submit; ResourceExhausted when as many
+  // wait as may; Unavailable when the device is lost. Outputs follow, the last with a finish reason.
   Result<Ticket> Submit(GenerationRequest request);
-  // No output follows, save those already taken by TakeOutputs' caller. Unknown tickets: nothing.
-  void Cancel(Ticket ticket);
-  // Forgets cached prefixes between two steps; the answer comes by the next TakeOutputs.
-  void ResetPrefixCache();
+  // Outputs on their way may still come. False for a ticket whose last output has been taken.
+  bool Cancel(Ticket ticket);
+  // Forgets cached prefixes between two steps. One output follows: kStop when none is left, kError
+  // when running requests hold some.
+  Ticket ResetPrefixCache();
 
   // Appends what has come since the last call.
   void TakeOutputs(std::vector<Output>& outputs);
-  // An eventfd that is readable when there is something to take.
-  int output_event() const;
+  // An eventfd that becomes readable when there is something to take; TakeOutputs resets it.
+  int output_event() const { return output_event_; }
+  // Tickets whose last output has not been taken.
+  int live() const { return static_cast<int>(live_.size()); }
 
   EngineStatus status() const;
-  const MemoryPlan& memory_plan() const;
+  const MemoryPlan& memory_plan() const { return engine_->memory_plan(); }
+
+ private:
+  struct Command {
+    enum class Kind { kSubmit, kCancel, kReset, kStop } kind = Kind::kStop;
+    Ticket ticket;
+    std::unique_ptr<GenerationRequest> request;
+  };
+  // What the engine thread tells others between steps.
+  struct Published {
+    std::atomic<int> running{0}, waiting{0};
+    std::atomic<uint64_t> preemptions{0}, prefix_query_tokens{0}, prefix_hit_tokens{0};
+    std::atomic<double> kv_usage{0};
+    std::atomic<int64_t> step_began{0};
+    std::atomic<bool> lost{false};
+  };
+
+  AsyncEngine(std::unique_ptr<Engine> engine, const AsyncEngineOptions& options, int output_event);
+  Ticket Send(Command command);
+
+  // The engine thread's.
+  void Run();
+  bool TakeCommands();
+  void Take(const TokenEvent& event);
+  void Give(Output output) { outputs_.enqueue(std::move(output)); }
+  void LoseDevice(const Status& why);
+  void Publish();
+
+  const std::unique_ptr<Engine> engine_;
+  const int most_live_;
+  const int output_event_;
+  moodycamel::ConcurrentQueue<Command> commands_;
+  moodycamel::ConcurrentQueue<Output> outputs_;
+  std::atomic<uint32_t> commands_sent_{0};
+  Published published_;
+
+  // The other thread's.
+  uint64_t next_ticket_ = 0;
+  std::unordered_set<Ticket> live_;
+
+  // The engine thread's.
+  std::unordered_map<RequestId, Ticket> tickets_;
+  std::unordered_map<Ticket, RequestId> requests_;
+
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace spry
