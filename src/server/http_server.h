@@ -1,5 +1,11 @@
-// Listens, reads requests and writes answers: HTTP/1.1 with keep-alive and pipelining refused, over
-// TCP, TLS or a Unix socket. One I/O thread, the one that calls Run, carries every connection.
+// Listens, reads requests and writes answers: HTTP/1.1 with keep-alive over TCP, TLS or a Unix
+// socket. One I/O thread, the one that calls Run, carries every connection. Pipelined requests are
+// answered one after another, in order.
+//
+// Who has left: a client that closes or resets its connection, and also one that only closes its
+// sending side (shutdown(SHUT_WR), `nc -N`) while an answer is being made. That is what nginx and
+// uvicorn take it for; a client that must wait for a long answer keeps its side open. What such a
+// client is to get from a handler that answers at once, it gets.
 #pragma once
 
 #include <chrono>
@@ -16,12 +22,12 @@ namespace spry {
 struct HttpLimits {
   int64_t header_bytes = 16 << 10;
   int64_t body_bytes = int64_t{64} << 20;
-  int64_t unsent_bytes = int64_t{1} << 20;  // of one connection
-  int connections = 65536;
-  std::chrono::seconds header_time{10};  // from the first byte of a request to the end of its head
-  std::chrono::seconds body_time{60};
-  std::chrono::seconds idle_time{75};    // between requests of a connection
-  std::chrono::seconds write_time{60};   // without progress of a write
+  int64_t unsent_bytes = int64_t{1} << 20;       // of one connection
+  int connections = 65536;                       // at most what RLIMIT_NOFILE leaves room for
+  std::chrono::milliseconds header_time{10000};  // from a request's first byte to its head's end
+  std::chrono::milliseconds body_time{60000};    // from there to the body's end
+  std::chrono::milliseconds idle_time{75000};    // before a connection's first request, and between
+  std::chrono::milliseconds write_time{60000};   // without progress of a write
 };
 
 struct HttpServerOptions {
@@ -47,14 +53,14 @@ class HttpServer {
   virtual void Run() = 0;
 
   // All of these are to be called on the I/O thread, or before Run.
-  // Calls `ready` whenever the descriptor (an eventfd) can be read; the caller reads it.
+  // Calls `ready` whenever the descriptor (an eventfd) can be read; `ready` reads it.
   virtual void Watch(int descriptor, std::function<void()> ready) = 0;
   virtual void After(std::chrono::milliseconds delay, std::function<void()> then) = 0;
   virtual void OnSignal(int signal, std::function<void()> then) = 0;
   // No new connections; idle ones are closed, busy ones with their answer's end.
   virtual void StopAccepting() = 0;
   virtual int connections() const = 0;
-  // Ends Run; what is unfinished is cut off.
+  // Ends Run, which cuts off what is unfinished: those clients count as having left.
   virtual void Stop() = 0;
 };
 
