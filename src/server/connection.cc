@@ -213,8 +213,11 @@ void Connection::AwaitWritable() {
                      }));
 }
 
+// A client that does not take its answers gets no further ones.
+bool Connection::is_busy() const { return exchange_ != nullptr || writer_.unsent() > 0; }
+
 bool Connection::reading_pauses() const {
-  return exchange_ != nullptr && input_.size() >= kMaxPipelinedBytes;
+  return state_ == State::kOpen && is_busy() && input_.size() >= kMaxPipelinedBytes;
 }
 
 void Connection::Receive() {
@@ -237,11 +240,12 @@ void Connection::Receive() {
   asio::post(set_.io, Guarded([](Connection& c, const auto&) { c.Progress(); }));
 }
 
-// Takes requests out of the input as long as there is none in work.
+// Takes requests out of the input, each when the one before it has been answered.
 void Connection::ServeInput() {
   serving_input_ = true;
   while (state_ == State::kOpen && exchange_ == nullptr && !abandoned_ && !input_.empty()) {
     if (reader_ == nullptr) {
+      if (is_busy()) break;
       reader_ = std::make_unique<RequestReader>(set_.limits);
       EnterPhase();
     }
@@ -287,10 +291,7 @@ void Connection::RefuseRequest(const HttpResponse& error) {
 
 // The client has ended its side and every whole request before that was handed over.
 void Connection::OnPeerEnd() {
-  // Later events come from writes alone, so this must not be taken for readable again.
-  if (state_ == State::kLingering || exchange_ != nullptr) return Close();
-  if (state_ == State::kOpen) FinishConnection();
-  if (writer_.unsent() == 0) Close();
+  if (state_ == State::kLingering || exchange_ != nullptr || writer_.unsent() == 0) Close();
 }
 
 AnswerForm Connection::form() const {

@@ -82,6 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Dispatch();
   void RefuseRequest(const HttpResponse& error);
   void OnPeerEnd();
+  bool is_busy() const;
   bool reading_pauses() const;
 
   // Answering; called by the exchange.
