@@ -299,9 +299,9 @@ TEST(Requests, LargeBodies) {
 }
 
 TEST(Requests, SlowOnesTimeOut) {
-  ServerRig rig({.limits = {.header_time = milliseconds(100),
-                            .body_time = milliseconds(150),
-                            .idle_time = milliseconds(200)}});
+  ServerRig rig({.limits = {.header_time = milliseconds(200),
+                            .body_time = milliseconds(300),
+                            .idle_time = milliseconds(400)}});
   Client head(rig.port());
   head.Send("GET /echo HT");
   Client body(rig.port());
