@@ -46,7 +46,7 @@ int Run(int argc, char** argv) {
   bench.require_subcommand(1);
   bench.footer("Example:\n  spry bench latency model.gguf --batch-size 8");
   const Command commands[] = {
-      AddGenerate(parser),       AddChat(parser),         AddBenchLatency(bench),
+      AddGenerate(parser),       AddChat(parser), AddServe(parser),         AddBenchLatency(bench),
       AddBenchThroughput(bench), AddBenchOverhead(bench), AddBenchAttention(bench),
       AddBenchGemm(bench),       AddInspect(parser),      AddBackends(parser),
   };

@@ -181,9 +181,7 @@ Result<int> RunServe(const ServeFlags& flags) {
       {"memory_plan", served->loaded.engine->memory_plan().ToString()}};
   SPRY_ASSIGN_OR_RETURN(
       std::unique_ptr<AsyncEngine> engine,
-      AsyncEngine::Start(std::move(served->loaded.engine),
-                         {.max_queue = served->model.max_choices -
-                                       served->loaded.engine->memory_plan().limits.max_rows}));
+      AsyncEngine::Start(std::move(served->loaded.engine), {.max_live = served->model.max_choices}));
   return Server(flags, std::move(http), router, std::move(served), std::move(engine),
                 std::move(facts))
       .Run();

@@ -26,7 +26,7 @@ Result<std::unique_ptr<AsyncEngine>> AsyncEngine::Start(std::unique_ptr<Engine> 
 AsyncEngine::AsyncEngine(std::unique_ptr<Engine> engine, const AsyncEngineOptions& options,
                          int output_event)
     : engine_(std::move(engine)),
-      most_live_(engine_->memory_plan().limits.max_rows + options.max_queue),
+      options_(options),
       output_event_(output_event) {}
 
 AsyncEngine::~AsyncEngine() {
@@ -48,7 +48,7 @@ Ticket AsyncEngine::Send(Command command) {
 Result<Ticket> AsyncEngine::Submit(GenerationRequest request) {
   if (published_.lost) return Unavailable("the device has failed; restart the server");
   SPRY_RETURN_IF_ERROR(engine_->Check(request));
-  if (live() >= most_live_) {
+  if (live() >= options_.max_live) {
     return ResourceExhausted(
         fmt::format("{} requests are running or waiting, as many as may: try again later", live()));
   }

@@ -39,7 +39,7 @@ struct Output {
 };
 
 struct AsyncEngineOptions {
-  int max_queue = 256;  // requests beyond the rows of the engine; more are refused
+  int max_live = 256;  // requests running or waiting; more are refused
 };
 
 // For /metrics and /health; each value is whole, the set is of nearly one moment.
@@ -105,7 +105,7 @@ class AsyncEngine {
   void Publish();
 
   const std::unique_ptr<Engine> engine_;
-  const int most_live_;
+  const AsyncEngineOptions options_;
   const int output_event_;
   moodycamel::ConcurrentQueue<Command> commands_;
   moodycamel::ConcurrentQueue<Output> outputs_;
