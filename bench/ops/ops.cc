@@ -118,9 +118,11 @@ void FillStep(const StepShape& shape, const StepLimits& limits, const RowParams&
                      .num_tokens = shape.tokens,
                      .start = shape.context,
                      .sample_index = r,
+                     .num_samples = 1,
                      .live = 1};
     state.sample_rows[r] = r;
     state.sample_tokens[r] = (r + 1) * shape.tokens - 1;
+    state.sample_targets[r] = -1;
     for (int i = 0; i < shape.tokens; ++i) {
       const int t = r * shape.tokens + i;
       state.token_ids[t] = t * 37 % 1000;

@@ -26,9 +26,10 @@ struct RowParams {
   float min_p = 0.0f;
   int32_t top_k = 0;  // 0: off
   uint64_t seed = 0;
-  int32_t min_outputs = 0;    // stop ids are masked before that many outputs
-  int32_t max_outputs = 0;    // kLength at that many outputs
-  int32_t num_logprobs = -1;  // -1: none
+  int32_t min_outputs = 0;           // stop ids are masked before that many outputs
+  int32_t max_outputs = 0;           // kLength at that many outputs; 0: at the end of the prompt
+  int32_t num_logprobs = -1;         // -1: none
+  int32_t num_prompt_logprobs = -1;  // of prompt tokens; -1: none
   int32_t num_stop_ids = 0;
   TokenId stop_ids[kMaxStopTokenIds] = {};
 };
@@ -38,15 +39,19 @@ struct TokenLogprob {
   float logprob = 0.0f;  // natural logarithm, over the whole vocabulary, before temperature
 };
 
+// What a row of logits says of one token and of the likeliest ones.
+struct TokenLogprobs {
+  int32_t rank = 0;  // of the token among the logits, from 1
+  int32_t num_top = 0;
+  TokenLogprob chosen;
+  TokenLogprob top[kMaxLogprobs] = {};  // by falling probability, ties by rising id
+};
+
 struct RowResult {
   int32_t count = 0;  // tokens valid; 0 while a prompt is being read or when the row was padding
   TokenId tokens[kMaxTokensPerRow] = {};
   FinishReason finish = FinishReason::kNone;
   bool saw_nan = false;  // the logits held a NaN; the request fails alone
-  int32_t rank = 0;      // of the chosen token among the logits, from 1; with logprobs only
-  TokenLogprob chosen;   // with logprobs only
-  int32_t num_top = 0;
-  TokenLogprob top[kMaxLogprobs] = {};  // by falling probability, ties by rising id
 };
 
 }  // namespace spry

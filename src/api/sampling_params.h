@@ -15,17 +15,20 @@ inline constexpr int kMaxStopTokenIds = 32;  // per request, the model's own end
 inline constexpr int kMaxStopStrings = 64;
 inline constexpr int kMaxStopStringBytes = 1024;
 inline constexpr int kMaxLogprobs = 20;             // alternatives per token
+inline constexpr int kMaxChoices = 128;             // per request
 inline constexpr double kGreedyTemperature = 1e-5;  // below: greedy, as vLLM
 
 struct SamplingParams {
+  int n = 1;                     // answers to the prompt, 1 to kMaxChoices (engine/choices.h)
   double temperature = 1.0;      // >= 0; below kGreedyTemperature the most likely token is taken
   double top_p = 1.0;            // (0, 1]
   double min_p = 0.0;            // [0, 1]
   int top_k = 0;                 // 0 or -1: off
   std::optional<uint64_t> seed;  // absent: drawn when the request is submitted
 
-  int max_tokens = 16;  // >= 1; cut to what max_model_len leaves
-  int min_tokens = 0;   // no end or stop id before that many
+  // Cut to what max_model_len leaves. 0, with prompt_logprobs alone: the prompt is scored.
+  int max_tokens = 16;
+  int min_tokens = 0;  // no end or stop id before that many
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
   // The text ends before the first of these, or with it (text/stop_strings.h); not looked for in
@@ -36,6 +39,8 @@ struct SamplingParams {
 
   // Log-probabilities of the chosen token and of this many alternatives; absent: none.
   std::optional<int> logprobs;
+  // The same of each prompt token but the first, given those before it.
+  std::optional<int> prompt_logprobs;
 };
 
 // OK, or InvalidArgument naming the field, its value and its range. `vocab_size` bounds ids.

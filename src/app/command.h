@@ -32,6 +32,7 @@ Command AddBenchThroughput(CLI::App& parent);
 Command AddBenchOverhead(CLI::App& parent);
 Command AddBenchAttention(CLI::App& parent);
 Command AddBenchGemm(CLI::App& parent);
+Command AddBenchPerplexity(CLI::App& parent);
 Command AddInspect(CLI::App& parent);
 Command AddBackends(CLI::App& parent);
 

@@ -16,11 +16,12 @@ constexpr std::array<Choice<GraphMode>, 4> kGraphModes = {{{"auto", GraphMode::k
                                                            {"none", GraphMode::kNone},
                                                            {"piecewise", GraphMode::kPiecewise},
                                                            {"full", GraphMode::kFull}}};
-constexpr std::array<Choice<CpuIsa>, 5> kIsas = {{{"auto", CpuIsa::kAuto},
+constexpr std::array<Choice<CpuIsa>, 4> kIsas = {{{"auto", CpuIsa::kAuto},
                                                   {"reference", CpuIsa::kReference},
                                                   {"avx2", CpuIsa::kAvx2},
-                                                  {"avx512", CpuIsa::kAvx512},
-                                                  {"amx", CpuIsa::kAmx}}};
+                                                  {"avx512", CpuIsa::kAvx512}}};
+constexpr std::array<Choice<SchedulingPolicy>, 2> kPolicies = {
+    {{"fcfs", SchedulingPolicy::kFcfs}, {"priority", SchedulingPolicy::kPriority}}};
 constexpr std::array<Choice<LoadFormat>, 2> kLoadFormats = {
     {{"auto", LoadFormat::kAuto}, {"dummy", LoadFormat::kDummy}}};
 constexpr std::array<Choice<std::optional<DType>>, 3> kQuantizations = {
@@ -177,6 +178,9 @@ void AddEngineFlags(CLI::App& parser, EngineOptions& options) {
       .add_option("--long-prefill-token-threshold", options.long_prefill_threshold,
                   "Most prompt tokens of one request in a step; 0: no limit [0]")
       ->check(AtLeast(0))
+      ->group(group);
+  AddChoice(parser, "--scheduling-policy", kPolicies, options.policy,
+            "Who runs first: who came first, or the lowest priority value [fcfs]")
       ->group(group);
   AddMemoryFlags(parser, options.runner.memory);
 }

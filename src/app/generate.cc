@@ -16,6 +16,7 @@
 #include "app/request_output.h"
 #include "app/sampling_fields.h"
 #include "app/write_text.h"
+#include "engine/choices.h"
 #include "text/chat_template.h"
 
 namespace spry {
@@ -36,7 +37,7 @@ class Generate {
 
   Result<int> Run() {
     WarnOfDefaults();
-    for (PromptEntry& entry : prompts_) Submit(entry);
+    for (size_t i = 0; i < prompts_.size(); ++i) Submit(static_cast<int>(i));
     while (!model_.engine->idle()) {
       if (Interrupted()) return Stop();
       SPRY_ASSIGN_OR_RETURN(const std::span<const TokenEvent> events, model_.engine->Step());
@@ -47,9 +48,10 @@ class Generate {
   }
 
  private:
+  // One answer.
   struct Slot {
     std::string where;
-    std::unique_ptr<RequestOutput> output;  // null: refused before it ran
+    std::unique_ptr<RequestOutput> output;
   };
 
   // The model asks for something that this version does not do: say so once.
@@ -68,22 +70,24 @@ class Generate {
     fmt::print(stderr, "spry: {}: {}\n", where, message);
   }
 
-  // Hands a prompt to the engine; one that is refused leaves an empty slot.
-  void Submit(PromptEntry& entry) {
-    slots_.push_back({.where = entry.where});
-    Result<GenerationRequest> request = MakeRequest(entry);
+  // Hands a prompt to the engine, a slot for each of its answers.
+  void Submit(int index) {
+    PromptEntry& entry = prompts_[index];
+    const Result<GenerationRequest> request = MakeRequest(entry);
     if (!request.ok()) return Report(entry.where, request.status().message());
-    const int prompt_tokens = static_cast<int>(request->prompt.size());
-    SamplingParams sampling = request->sampling;
-    const Result<RequestId> id = model_.engine->Submit(*std::move(request));
-    if (!id.ok()) return Report(entry.where, id.status().message());
-    const int index = static_cast<int>(slots_.size()) - 1;
-    index_of_[*id] = index;
-    slots_.back().output =
-        std::make_unique<RequestOutput>(RequestOutput::Options{.index = index,
-                                                               .tokenizer = model_.tokenizer.get(),
-                                                               .prompt_tokens = prompt_tokens,
-                                                               .sampling = std::move(sampling)});
+    const Result<std::vector<RequestId>> ids = SubmitChoices(*model_.engine, *request);
+    if (!ids.ok()) return Report(entry.where, ids.status().message());
+    for (size_t i = 0; i < ids->size(); ++i) {
+      const int choice = static_cast<int>(i);
+      index_of_[(*ids)[i]] = static_cast<int>(slots_.size());
+      slots_.push_back({.where = entry.where});
+      slots_.back().output = std::make_unique<RequestOutput>(
+          RequestOutput::Options{.index = index,
+                                 .choice = choice,
+                                 .tokenizer = model_.tokenizer.get(),
+                                 .prompt_tokens = static_cast<int>(request->prompt.size()),
+                                 .sampling = MakeChoice(*request, choice).sampling});
+    }
   }
 
   Result<GenerationRequest> MakeRequest(PromptEntry& entry) const {
@@ -93,6 +97,7 @@ class Generate {
     request.sampling = DefaultSampling(model_.config.sampling_defaults);
     flags_.sampling.ApplyTo(request.sampling);
     line.sampling.ApplyTo(request.sampling);
+    request.priority = line.priority.value_or(0);
     if (!request.sampling.stop.empty() && model_.tokenizer == nullptr) {
       return InvalidArgument(
           "stop needs the text of tokens, and the model has no tokenizer; use stop_token_ids");
@@ -122,7 +127,7 @@ class Generate {
     return chat.Render({.messages = UserMessage(message), .add_generation_prompt = true});
   }
 
-  bool streams() const { return slots_.size() == 1 && !flags_.json; }
+  bool streams() const { return prompts_.size() == 1 && slots_.size() == 1 && !flags_.json; }
 
   Status Take(const TokenEvent& event) {
     const auto found = index_of_.find(event.request);
@@ -143,7 +148,6 @@ class Generate {
   Status PrintReady() {
     for (; next_ < slots_.size(); ++next_) {
       const RequestOutput* output = slots_[next_].output.get();
-      if (output == nullptr) continue;
       if (!output->finished()) return {};
       if (flags_.json) {
         SPRY_RETURN_IF_ERROR(WriteStdout(output->ToJson() + "\n"));
@@ -214,8 +218,9 @@ Command AddGenerate(CLI::App& parent) {
       ->group(group);
   parser
       .add_flag("--json", flags->json,
-                "Print a JSON object a line: index, prompt_tokens, cached_tokens, token_ids, text, "
-                "finish_reason, logprobs")
+                "Print a JSON object a line: index, choice, prompt_tokens, cached_tokens, "
+                "token_ids, text, "
+                "finish_reason, stop_reason, logprobs, prompt_logprobs")
       ->group("Output");
   AddModelFlags(parser, flags->model);
   AddSamplingFlags(parser, flags->sampling);

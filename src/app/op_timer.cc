@@ -88,14 +88,15 @@ void StepReplay::AddRow(const StepSlot& slot, int32_t row, const TimedRow& timed
                                   .query_start = header.num_tokens,
                                   .num_tokens = timed.num_tokens,
                                   .start = timed.start,
-                                  .sample_index = header.num_samples++};
+                                  .sample_index = header.num_samples++,
+                                  .num_samples = 1};
   header.num_tokens += timed.num_tokens;
 }
 
 Status StepReplay::Launch() { return executable_->Launch(StepId(launched_++)); }
 
 Status StepReplay::WaitOldest() {
-  const RowResult* results = nullptr;
+  const StepResult* results = nullptr;
   while (true) {
     SPRY_ASSIGN_OR_RETURN(results, executable_->Poll(StepId(retired_)));
     if (results != nullptr) break;

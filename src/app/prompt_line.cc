@@ -118,6 +118,8 @@ struct Field {
 constexpr Field kFields[] = {
     {"prompt", ReadPrompt<&PromptLine::text>},
     {"prompt_token_ids", ReadPrompt<&PromptLine::token_ids>},
+    {"priority", ReadPrompt<&PromptLine::priority>},
+    {"n", ReadSampling<&SamplingFields::n>},
     {"temperature", ReadSampling<&SamplingFields::temperature>},
     {"top_p", ReadSampling<&SamplingFields::top_p>},
     {"top_k", ReadSampling<&SamplingFields::top_k>},
@@ -130,6 +132,7 @@ constexpr Field kFields[] = {
     {"stop", ReadSampling<&SamplingFields::stop>},
     {"include_stop_str_in_output", ReadSampling<&SamplingFields::include_stop_str_in_output>},
     {"logprobs", ReadSampling<&SamplingFields::logprobs>},
+    {"prompt_logprobs", ReadSampling<&SamplingFields::prompt_logprobs>},
 };
 
 Status ReadField(std::string_view name, const json::value& value, PromptLine& line) {

@@ -19,6 +19,7 @@ struct PromptLine {
   bool chat = false;                // `text` is a user's message, not yet a prompt
   std::vector<TokenId> token_ids;
   SamplingFields sampling;
+  std::optional<int> priority;
 };
 
 // InvalidArgument names the field and what was found.

@@ -25,6 +25,14 @@ json::object ToObject(const TokenLogprob& entry) {
   return {{"token_id", entry.token.value()}, {"logprob", entry.logprob}};
 }
 
+json::object ToObject(const TokenLogprobs& entry) {
+  json::object token = ToObject(entry.chosen);
+  token["rank"] = entry.rank;
+  json::array& top = token["top_logprobs"].emplace_array();
+  for (int32_t i = 0; i < entry.num_top; ++i) top.push_back(ToObject(entry.top[i]));
+  return token;
+}
+
 }  // namespace
 
 RequestOutput::RequestOutput(Options options)
@@ -68,12 +76,11 @@ std::string_view RequestOutput::Take(const TokenEvent& event) {
                      event.token.value());
     }
     if (options_.sampling.logprobs) {
-      const RowResult& result = *event.result;
-      logprobs_.push_back({.chosen = result.chosen,
-                           .rank = result.rank,
-                           .top = {result.top, result.top + result.num_top}});
+      logprobs_.push_back(*event.logprobs);
     }
   }
+  prompt_logprobs_.insert(prompt_logprobs_.end(), event.prompt_logprobs.begin(),
+                          event.prompt_logprobs.end());
   if (detokenizer_) Spell(event);
   return std::string_view(text_).substr(before);
 }
@@ -82,6 +89,7 @@ std::string RequestOutput::ToJson() const {
   json::array ids;
   for (const TokenId id : token_ids_) ids.emplace_back(id.value());
   json::object object = {{"index", options_.index},
+                         {"choice", options_.choice},
                          {"prompt_tokens", options_.prompt_tokens},
                          {"cached_tokens", cached_tokens_},
                          {"token_ids", std::move(ids)},
@@ -98,14 +106,13 @@ std::string RequestOutput::ToJson() const {
   }
   if (options_.sampling.logprobs) {
     json::array entries;
-    for (const Logprobs& entry : logprobs_) {
-      json::object token = ToObject(entry.chosen);
-      token["rank"] = entry.rank;
-      json::array& top = token["top_logprobs"].emplace_array();
-      for (const TokenLogprob& other : entry.top) top.push_back(ToObject(other));
-      entries.push_back(std::move(token));
-    }
+    for (const TokenLogprobs& entry : logprobs_) entries.push_back(ToObject(entry));
     object["logprobs"] = std::move(entries);
+  }
+  if (options_.sampling.prompt_logprobs) {
+    json::array entries = {nullptr};  // nothing comes before the first token
+    for (const TokenLogprobs& entry : prompt_logprobs_) entries.push_back(ToObject(entry));
+    object["prompt_logprobs"] = std::move(entries);
   }
   return json::serialize(object);
 }

@@ -19,6 +19,7 @@ class RequestOutput {
  public:
   struct Options {
     int index = 0;                         // among the inputs, from 0
+    int choice = 0;                        // among the answers to it, from 0
     const Tokenizer* tokenizer = nullptr;  // must outlive this; null: token ids stand for text
     int prompt_tokens = 0;
     SamplingParams sampling;  // what of it shapes the output: stops and logprobs
@@ -32,18 +33,13 @@ class RequestOutput {
   bool finished() const { return finish_ != FinishReason::kNone; }
   FinishReason finish() const { return finish_; }
   const std::string& text() const { return text_; }
-  // {"index", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason",
+  // {"index", "choice", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason",
   // "stop_reason"} and, when asked for, "logprobs": per token its id, logprob, rank and the
-  // likeliest others. stop_reason: the stop string or the stop id that was asked for, else null.
+  // likeliest others, and "prompt_logprobs": the same per token of the prompt, null for its first.
+  // stop_reason: the stop string or the stop id that was asked for, else null.
   std::string ToJson() const;
 
  private:
-  struct Logprobs {
-    TokenLogprob chosen;
-    int rank = 0;
-    std::vector<TokenLogprob> top;
-  };
-
   void Spell(const TokenEvent& event);
 
   Options options_;
@@ -52,7 +48,8 @@ class RequestOutput {
   StopScanner stops_;
   int cached_tokens_ = 0;
   std::vector<TokenId> token_ids_;
-  std::vector<Logprobs> logprobs_;
+  std::vector<TokenLogprobs> logprobs_;
+  std::vector<TokenLogprobs> prompt_logprobs_;  // from the second token on
   std::string text_;
   FinishReason finish_ = FinishReason::kNone;
 };

@@ -13,6 +13,7 @@ void Overwrite(To& to, const std::optional<From>& from) {
 }  // namespace
 
 void SamplingFields::ApplyTo(SamplingParams& params) const {
+  Overwrite(params.n, n);
   Overwrite(params.temperature, temperature);
   Overwrite(params.top_p, top_p);
   Overwrite(params.min_p, min_p);
@@ -20,6 +21,7 @@ void SamplingFields::ApplyTo(SamplingParams& params) const {
   Overwrite(params.max_tokens, max_tokens);
   Overwrite(params.min_tokens, min_tokens);
   Overwrite(params.logprobs, logprobs);
+  Overwrite(params.prompt_logprobs, prompt_logprobs);
   Overwrite(params.seed, seed);
   Overwrite(params.stop_token_ids, stop_token_ids);
   Overwrite(params.ignore_eos, ignore_eos);
@@ -38,6 +40,7 @@ SamplingParams DefaultSampling(const SamplingDefaults& defaults) {
 
 void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
   const char* group = "Sampling";
+  parser.add_option("-n,--n", fields.n, "Answers to each prompt, up to 128 [1]")->group(group);
   parser.add_option("--max-tokens", fields.max_tokens, "Most tokens to generate [16]")
       ->group(group);
   parser.add_option("--min-tokens", fields.min_tokens, "No end or stop id before that many [0]")
@@ -75,6 +78,10 @@ void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
   parser
       .add_option("--logprobs", fields.logprobs,
                   "Report the log-probabilities of the token and of that many others (--json)")
+      ->group(group);
+  parser
+      .add_option("--prompt-logprobs", fields.prompt_logprobs,
+                  "The same of each token of the prompt; --max-tokens 0 scores it alone")
       ->group(group);
 }
 

@@ -20,7 +20,7 @@ namespace spry {
 
 struct SamplingFields {
   std::optional<double> temperature, top_p, min_p;
-  std::optional<int> top_k, max_tokens, min_tokens, logprobs;
+  std::optional<int> n, top_k, max_tokens, min_tokens, logprobs, prompt_logprobs;
   std::optional<uint64_t> seed;
   std::optional<std::vector<TokenId>> stop_token_ids;
   std::optional<std::vector<std::string>> stop;

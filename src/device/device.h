@@ -49,9 +49,9 @@ class Executable {
   virtual StepSlot Slot(StepId step) = 0;
   // Starts the step (a device that computes on the calling thread does so here). Errors are fatal.
   virtual Status Launch(StepId step) = 0;
-  // The results of a launched step, [R] in the order of its rows, or null while it runs. Valid
-  // until step + ring_size is launched. Errors are fatal: the device is lost.
-  virtual Result<const RowResult*> Poll(StepId step) = 0;
+  // The results of a launched step, or null while it runs. Valid until step + ring_size is
+  // launched. Errors are fatal: the device is lost.
+  virtual Result<const StepResult*> Poll(StepId step) = 0;
 
   // The logits [L, vocab_size] of the step launched last, once it has been polled: for tests and
   // perplexity. A device without logits fails.

@@ -39,9 +39,11 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Device> device,
                        .max_waiting = options.max_waiting,
                        .max_block_writes = memory.limits.max_block_writes,
                        .max_steps_in_flight = memory.run_ahead,
-                       .long_prefill_threshold = options.long_prefill_threshold},
+                       .long_prefill_threshold = options.long_prefill_threshold,
+                       .max_targets = kPromptLogprobSamples},
       *engine->pool_);
   engine->eos_tokens_ = checkpoint.config.eos_tokens;
+  engine->policy_ = options.policy;
   engine->seed_ = options.seed;
   engine->events_.reserve(memory.limits.max_rows);
   return engine;
@@ -63,13 +65,22 @@ Status Engine::ValidatePrompt(const std::vector<TokenId>& prompt) const {
 Result<RequestId> Engine::Submit(GenerationRequest request) {
   SPRY_RETURN_IF_ERROR(Validate(request.sampling, program().vocab_size));
   SPRY_RETURN_IF_ERROR(ValidatePrompt(request.prompt));
+  if (request.sampling.n != 1) {
+    return InvalidArgument(
+        fmt::format("n is {}; each choice is submitted by itself", request.sampling.n));
+  }
+  if (request.priority != 0 && policy_ != SchedulingPolicy::kPriority) {
+    return InvalidArgument(fmt::format(
+        "priority is {}; other values than 0 need --scheduling-policy priority", request.priority));
+  }
   const RequestId id(next_request_);
   SPRY_ASSIGN_OR_RETURN(const RowParams params,
                         MakeRowParams(request.sampling, eos_tokens_, Mix64(seed_ + id.value())));
   SPRY_RETURN_IF_ERROR(scheduler_->Submit({.id = id,
                                            .prompt = std::move(request.prompt),
                                            .params = params,
-                                           .cache_salt = std::move(request.cache_salt)}));
+                                           .cache_salt = std::move(request.cache_salt),
+                                           .priority = request.priority}));
   ++next_request_;
   return id;
 }
@@ -83,7 +94,7 @@ Result<std::span<const TokenEvent>> Engine::Step() {
     SPRY_RETURN_IF_ERROR(runner_->Launch(plan_));
   }
   if (runner_->steps_in_flight() == 0) return std::span<const TokenEvent>(events_);
-  SPRY_ASSIGN_OR_RETURN(const std::span<const RowResult> results, runner_->WaitOldest());
+  SPRY_ASSIGN_OR_RETURN(const StepResults results, runner_->WaitOldest());
   scheduler_->Commit(results, events_);
   return std::span<const TokenEvent>(events_);
 }

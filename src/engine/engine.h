@@ -23,18 +23,23 @@
 
 namespace spry {
 
+// kPriority lets requests say how urgent they are (sched/scheduler.h).
+enum class SchedulingPolicy { kFcfs, kPriority };
+
 struct EngineOptions {
   RunnerOptions runner;
-  bool prefix_caching = true;      // --no-enable-prefix-caching
-  int max_waiting = 1 << 20;       // requests in the queue beyond those running
-  int long_prefill_threshold = 0;  // --long-prefill-token-threshold
-  uint64_t seed = 0;               // of requests that bring none
+  bool prefix_caching = true;                         // --no-enable-prefix-caching
+  int max_waiting = 1 << 20;                          // requests in the queue beyond those running
+  int long_prefill_threshold = 0;                     // --long-prefill-token-threshold
+  SchedulingPolicy policy = SchedulingPolicy::kFcfs;  // --scheduling-policy
+  uint64_t seed = 0;                                  // of requests that bring none
 };
 
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   std::string cache_salt;  // requests share cached prefixes only within one salt
+  int priority = 0;        // lower values first; only 0 under kFcfs
 };
 
 class Engine {
@@ -44,8 +49,9 @@ class Engine {
                                                 const Checkpoint& checkpoint,
                                                 const EngineOptions& options);
 
-  // InvalidArgument names the field, what it was and what it may be; ResourceExhausted when the
-  // queue is full. The engine is as before then.
+  // One answer: sampling.n is 1 (engine/choices.h makes choices of a request). InvalidArgument
+  // names the field, what it was and what it may be; ResourceExhausted when the queue is full. The
+  // engine is as before then.
   Result<RequestId> Submit(GenerationRequest request);
   // Frees what the request holds at once; no event follows. False when it has already ended.
   bool Cancel(RequestId request);
@@ -71,6 +77,7 @@ class Engine {
   std::unique_ptr<BlockPool> pool_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<TokenId> eos_tokens_;
+  SchedulingPolicy policy_ = SchedulingPolicy::kFcfs;
   uint64_t seed_ = 0;
   uint64_t next_request_ = 0;
   BatchPlan plan_;

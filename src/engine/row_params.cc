@@ -16,6 +16,7 @@ Result<RowParams> MakeRowParams(const SamplingParams& sampling, std::span<const 
   row.min_outputs = sampling.min_tokens;
   row.max_outputs = sampling.max_tokens;
   row.num_logprobs = sampling.logprobs.value_or(-1);
+  row.num_prompt_logprobs = sampling.prompt_logprobs.value_or(-1);
 
   const auto add = [&row](std::span<const TokenId> ids) {
     for (const TokenId id : ids) {

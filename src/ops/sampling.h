@@ -8,7 +8,9 @@
 // min_outputs; greedy rows (temperature 0): argmax, lowest id on ties; others: logits /
 // temperature, min_p, top_k (ties with the k-th value stay), top_p (fewest tokens by falling
 // probability, rising id, whose sum reaches top_p; at least one), then argmax of DrawScore
-// (ops/random.h). A NaN among the logits sets saw_nan and picks nothing.
+// (ops/random.h). A NaN among the logits sets saw_nan and picks nothing. Where the next token is
+// known (sample_targets: a prompt goes on) its log-probabilities are reported and nothing is
+// picked.
 #pragma once
 
 #include "program/tracer.h"

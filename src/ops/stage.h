@@ -22,7 +22,7 @@ SPRY_HOST_DEVICE inline void ApplyBlockWrite(const StepLimits& limits, const Ste
   state.block_tables[int64_t{write.row} * limits.max_blocks_per_row + write.index] = write.block;
 }
 
-// Row r of the step, all but its token arrays.
+// Row r of the step, all but the arrays of tokens and samples.
 SPRY_HOST_DEVICE inline StagedRow StageRow(const StepState& state, const SlotRow& slot_row,
                                            int32_t r) {
   const RowState& row_state = state.row_states[slot_row.row];
@@ -32,16 +32,26 @@ SPRY_HOST_DEVICE inline StagedRow StageRow(const StepState& state, const SlotRow
   row.num_tokens = slot_row.num_tokens;
   row.start = slot_row.decode ? row_state.length : slot_row.start;
   row.sample_index = slot_row.sample_index;
+  row.num_samples = slot_row.num_samples;
+  row.next_token = slot_row.next_token;
   row.live = row_state.finished ? 0 : 1;
   state.rows[r] = row;
-  if (row.sample_index >= 0) {
-    state.sample_rows[row.sample_index] = r;
-    state.sample_tokens[row.sample_index] = row.query_start + row.num_tokens - 1;
-  }
   return row;
 }
 
-// Token i of row r.
+// What is wanted of token i of row r, if its logits are.
+SPRY_HOST_DEVICE inline void StageSample(const StepState& state, const StepSlot& slot,
+                                         const StagedRow& row, int32_t r, int32_t i) {
+  const int32_t sample = i - (row.num_tokens - row.num_samples);
+  if (sample < 0) return;
+  const int32_t l = row.sample_index + sample;
+  const int32_t t = row.query_start + i;
+  state.sample_rows[l] = r;
+  state.sample_tokens[l] = t;
+  state.sample_targets[l] = i + 1 < row.num_tokens ? slot.token_ids[t + 1] : row.next_token;
+}
+
+// Token i of row r, and its sample.
 SPRY_HOST_DEVICE inline void StageToken(const StepState& state, const StepSlot& slot,
                                         const StagedRow& row, int32_t r, int32_t i) {
   const int32_t t = row.query_start + i;
@@ -51,6 +61,7 @@ SPRY_HOST_DEVICE inline void StageToken(const StepState& state, const StepSlot& 
   state.positions[t] = row.live ? row.start + i : 0;
   state.token_rows[t] = row.live ? r : -1;
   state.token_slots[t] = row.live ? row.row : -1;
+  StageSample(state, slot, row, r, i);
 }
 
 }  // namespace spry

@@ -47,6 +47,7 @@ StepState PlaceState(const StepLimits& limits, Layout& layout) {
   state.token_slots = layout.Place<int32_t>(limits.max_tokens);
   state.sample_tokens = layout.Place<int32_t>(limits.max_samples);
   state.sample_rows = layout.Place<int32_t>(limits.max_samples);
+  state.sample_targets = layout.Place<int32_t>(limits.max_samples);
   state.sampled = layout.Place<Sampled>(limits.max_samples);
   return state;
 }
@@ -55,6 +56,7 @@ StepResult PlaceResult(const StepLimits& limits, Layout& layout) {
   StepResult result;
   result.step = layout.Place<uint64_t>(1);
   result.rows = layout.Place<RowResult>(limits.max_rows);
+  result.logprobs = layout.Place<TokenLogprobs>(limits.max_samples);
   return result;
 }
 

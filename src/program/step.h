@@ -47,8 +47,12 @@ struct SlotRow {
   int32_t query_start = 0;
   int32_t num_tokens = 0;
   int32_t start = 0;          // position of the first token; decode rows: the device's length rules
-  int32_t sample_index = -1;  // l in [0, L); -1: no token is sampled
-  int32_t decode = 0;         // 1: the token is the row's last one, not in the slot
+  int32_t sample_index = -1;  // l in [0, L) of the first sample
+  int32_t num_samples = 0;    // logits are wanted of the row's last num_samples tokens
+  // The token that follows the row's last one, where a prompt goes on: it is only judged. -1: the
+  // last sample chooses a token.
+  int32_t next_token = -1;
+  int32_t decode = 0;  // 1: the token is the row's last one, not in the slot
 };
 
 struct SlotJoin {
@@ -88,6 +92,8 @@ struct StagedRow {
   int32_t num_tokens = 0;
   int32_t start = 0;
   int32_t sample_index = -1;
+  int32_t num_samples = 0;
+  int32_t next_token = -1;
   int32_t live = 0;  // 0: padding; write_kv skips it and its results mean nothing
 };
 
@@ -95,10 +101,7 @@ struct StagedRow {
 struct Sampled {
   int32_t token = 0;
   int32_t saw_nan = 0;
-  int32_t rank = 0;
-  int32_t num_top = 0;
-  TokenLogprob chosen;
-  TokenLogprob top[kMaxLogprobs] = {};
+  TokenLogprobs logprobs;  // where they are asked for
 };
 
 // A view of the device's step memory. Pointers are the fixed addresses that kernels are bound to.
@@ -113,13 +116,16 @@ struct StepState {
   int32_t* token_slots = nullptr;    // [T]: the token's permanent row; -1: padding
   int32_t* sample_tokens = nullptr;  // [L]: t of the token whose logits are wanted
   int32_t* sample_rows = nullptr;    // [L]: r
-  Sampled* sampled = nullptr;        // [L]
+  // [L]: the known next token, whose log-probabilities are wanted; -1: a token is to be chosen
+  int32_t* sample_targets = nullptr;
+  Sampled* sampled = nullptr;  // [L]
 };
 
 // A view of one entry of the result ring.
 struct StepResult {
-  uint64_t* step = nullptr;   // 1 + the step that wrote it, written last; 0: none yet
-  RowResult* rows = nullptr;  // [max_rows], in the order of the step's rows
+  uint64_t* step = nullptr;           // 1 + the step that wrote it, written last; 0: none yet
+  RowResult* rows = nullptr;          // [max_rows], in the order of the step's rows
+  TokenLogprobs* logprobs = nullptr;  // [max_samples]; written where they are asked for
 };
 
 // Bytes of each, and views over that many bytes (aligned to 64).

@@ -49,7 +49,7 @@ StepLimits LimitsFor(const MemoryOptions& options, const DeviceDefaults& default
   limits.max_tokens = options.max_step_tokens > 0
                           ? options.max_step_tokens
                           : std::max(defaults.max_step_tokens, limits.max_rows);
-  limits.max_samples = limits.max_rows;
+  limits.max_samples = limits.max_rows + kPromptLogprobSamples;
   limits.max_blocks_per_row =
       static_cast<int32_t>((max_len + options.block_size - 1) / options.block_size);
   limits.max_block_writes =

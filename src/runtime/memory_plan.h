@@ -10,6 +10,10 @@
 
 namespace spry {
 
+// Prompt tokens whose log-probabilities a step can compute beside a sample of every row. Bounds the
+// logits that are kept: a chunk of a prompt is cut so that it fits.
+inline constexpr int kPromptLogprobSamples = 64;
+
 struct MemoryOptions {
   int max_rows = 0;           // --max-num-seqs; 0: the device's default
   int max_step_tokens = 0;    // --max-num-batched-tokens; 0: the device's default

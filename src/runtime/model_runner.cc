@@ -39,7 +39,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Create(Device& device,
       device.Compile(runner->program_, {.limits = runner->plan_.limits,
                                         .attention_backend = options.attention_backend,
                                         .progress = options.progress}));
-  runner->rows_of_step_.resize(runner->plan_.limits.ring_size);
+  runner->sizes_.resize(runner->plan_.limits.ring_size);
   return runner;
 }
 
@@ -57,12 +57,16 @@ Status ModelRunner::Launch(const BatchPlan& plan) {
   int32_t sample = 0;
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const PlannedRow& row = plan.rows[r];
+    const bool goes_on = row.num_samples > 0 && !row.draws;
     slot.rows[r] = {.row = row.row.value(),
                     .query_start = token,
                     .num_tokens = row.num_tokens,
                     .start = row.start,
-                    .sample_index = row.sample ? sample++ : -1,
+                    .sample_index = row.num_samples > 0 ? sample : -1,
+                    .num_samples = row.num_samples,
+                    .next_token = goes_on ? row.tokens[row.num_tokens].value() : -1,
                     .decode = row.decode ? 1 : 0};
+    sample += row.num_samples;
     if (!row.decode) {
       for (int i = 0; i < row.num_tokens; ++i) slot.token_ids[token + i] = row.tokens[i].value();
     }
@@ -79,27 +83,29 @@ Status ModelRunner::Launch(const BatchPlan& plan) {
     slot.block_writes[i] = {
         .row = write.row.value(), .index = write.index, .block = write.block.value()};
   }
-  rows_of_step_[launched_ % rows_of_step_.size()] = static_cast<int>(plan.rows.size());
+  sizes_[launched_ % sizes_.size()] = {.rows = plan.rows.size(),
+                                       .samples = static_cast<size_t>(plan.num_samples)};
   ++launched_;
   return executable_->Launch(step);
 }
 
-Result<std::span<const RowResult>> ModelRunner::WaitOldest() {
+Result<StepResults> ModelRunner::WaitOldest() {
   CHECK(steps_in_flight() > 0);
   const StepId step(retired_);
-  SPRY_ASSIGN_OR_RETURN(const RowResult* results, executable_->Poll(step));
-  if (results == nullptr) {
+  SPRY_ASSIGN_OR_RETURN(const StepResult* result, executable_->Poll(step));
+  if (result == nullptr) {
     const SteadyClock clock;
     const int64_t begin = clock.NowNanos();
-    while (results == nullptr) {
+    while (result == nullptr) {
       Pause();
-      SPRY_ASSIGN_OR_RETURN(results, executable_->Poll(step));
+      SPRY_ASSIGN_OR_RETURN(result, executable_->Poll(step));
     }
     waited_nanos_ += clock.NowNanos() - begin;
   }
   ++retired_;
-  const size_t rows = rows_of_step_[step.value() % rows_of_step_.size()];
-  return std::span<const RowResult>(results, rows);
+  const StepSize& size = sizes_[step.value() % sizes_.size()];
+  return StepResults{.rows = {result->rows, size.rows},
+                     .logprobs = {result->logprobs, size.samples}};
 }
 
 }  // namespace spry

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "api/row.h"
 #include "base/status.h"
@@ -45,9 +46,9 @@ class ModelRunner {
 
   // Launches a step. At most memory_plan().run_ahead may be in flight.
   Status Launch(const BatchPlan& plan);
-  // The results of the oldest step in flight, in the order of its plan's rows; waits for them. They
-  // stay valid until run_ahead + 1 further steps have been launched.
-  Result<std::span<const RowResult>> WaitOldest();
+  // The results of the oldest step in flight; waits for them. They stay valid until run_ahead + 1
+  // further steps have been launched.
+  Result<StepResults> WaitOldest();
   // Time spent in WaitOldest for steps that were not done, since the start.
   int64_t waited_nanos() const { return waited_nanos_; }
   int steps_in_flight() const { return static_cast<int>(launched_ - retired_); }
@@ -64,7 +65,11 @@ class ModelRunner {
   Program program_;
   MemoryPlan plan_;
   std::unique_ptr<Executable> executable_;
-  std::vector<int> rows_of_step_;  // [ring_size]
+  struct StepSize {
+    size_t rows = 0;
+    size_t samples = 0;
+  };
+  std::vector<StepSize> sizes_;  // [ring_size]
   uint64_t launched_ = 0;
   uint64_t retired_ = 0;
   int64_t waited_nanos_ = 0;

@@ -8,12 +8,14 @@
 namespace spry {
 
 Status Scheduler::Submit(RequestSpec spec) {
-  CHECK(!spec.prompt.empty() && spec.params.max_outputs > 0);
+  CHECK(!spec.prompt.empty() && spec.params.max_outputs >= 0);
+  CHECK(spec.params.num_prompt_logprobs < 0 || options_.max_targets > 0);
   const int num_prompt = static_cast<int>(spec.prompt.size());
-  if (num_prompt >= options_.max_model_len) {
+  const int longest = options_.max_model_len - std::min(spec.params.max_outputs, 1);
+  if (num_prompt > longest) {
     return InvalidArgument(fmt::format(
         "the prompt has {} tokens; with a max_model_len of {} it may have at most {}: shorten it",
-        num_prompt, options_.max_model_len, options_.max_model_len - 1));
+        num_prompt, options_.max_model_len, longest));
   }
   if (waiting_.size() >= options_.max_waiting) {
     return ResourceExhausted(
@@ -28,7 +30,10 @@ Status Scheduler::Submit(RequestSpec spec) {
   request->params.max_outputs =
       std::min(spec.params.max_outputs, options_.max_model_len - num_prompt);
   request->root = pool_.Root(spec.cache_salt);
-  waiting_.PushBack(*request);
+  request->priority = spec.priority;
+  request->arrival = submitted_++;
+  waiting_.Insert(*request);
+  if (waiting_.front() == request.get()) waits_for_blocks_ = false;
   const bool is_new = requests_.emplace(spec.id, std::move(request)).second;
   CHECK(is_new);
   return {};
@@ -41,9 +46,11 @@ bool Scheduler::Cancel(RequestId request) {
   return true;
 }
 
-// Makes a waiting request a running one, if a row, its blocks and one token of budget are there.
+// Makes a waiting request a running one, if a row, its blocks and the budget for one token are
+// there.
 bool Scheduler::Admit(Request& request, BatchPlan& plan) {
   if (free_rows_.empty() || plan.num_tokens == options_.max_step_tokens) return false;
+  if (OwesTargets(request) && plan.num_targets == options_.max_targets) return false;
   const int num_writes = BlocksFor(static_cast<int>(request.tokens.size()));
   if (static_cast<int>(plan.block_writes.size()) + num_writes > options_.max_block_writes) {
     return false;
@@ -61,14 +68,15 @@ bool Scheduler::Admit(Request& request, BatchPlan& plan) {
 }
 
 // Takes the blocks of all known tokens, as many as possible from the prefix cache. False, and no
-// block taken, when the pool has not enough for them and one more token.
+// block taken, when the pool has not enough for them and one more token (where one may come).
 bool Scheduler::TakeBlocks(Request& request) {
   FindCachedBlocks(request);
   const int num_cached = static_cast<int>(request.blocks.size());
   const auto num_cached_free = std::ranges::count_if(
       request.blocks, [this](BlockId block) { return pool_.references(block) == 0; });
   const int num_tokens = static_cast<int>(request.tokens.size());
-  if (BlocksFor(num_tokens + 1) - num_cached > pool_.num_free() - num_cached_free) {
+  const int num_soon = std::min(num_tokens + 1, request.num_prompt + request.params.max_outputs);
+  if (BlocksFor(num_soon) - num_cached > pool_.num_free() - num_cached_free) {
     request.blocks.clear();
     return false;
   }
@@ -82,7 +90,7 @@ bool Scheduler::TakeBlocks(Request& request) {
 
 void Scheduler::TakeRow(Request& request, BatchPlan& plan) {
   waiting_.Remove(request);
-  running_.push_back(&request);
+  running_.insert(std::ranges::upper_bound(running_, &request, ComesFirst()), &request);
   request.state = RequestState::kRunning;
   request.row = free_rows_.back();
   free_rows_.pop_back();
@@ -95,7 +103,8 @@ void Scheduler::TakeRow(Request& request, BatchPlan& plan) {
   if (!request.admitted_before) {
     request.admitted_before = true;
     request.num_cached_tokens = request.num_launched;
-    if (pool_.prefix_caching()) prefix_query_tokens_ += request.num_prompt;
+    const bool looked = pool_.prefix_caching() && !OwesTargets(request);
+    if (looked) prefix_query_tokens_ += request.num_prompt;
     prefix_hit_tokens_ += request.num_cached_tokens;
   }
 

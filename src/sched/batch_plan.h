@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "api/row.h"
@@ -15,10 +16,12 @@ namespace spry {
 struct PlannedRow {
   RowId row;
   int start = 0;  // position of the first token (for decode rows the device's own length rules)
-  int num_tokens = 0;               // 1 for decode rows
-  bool decode = false;              // the device feeds the token it sampled itself
-  bool sample = false;              // the step computes logits for the last token and samples
-  const TokenId* tokens = nullptr;  // [num_tokens], prompt rows only
+  int num_tokens = 0;   // 1 for decode rows
+  bool decode = false;  // the device feeds the token it sampled itself
+  int num_samples = 0;  // the step computes logits for that many tokens, the last ones
+  bool draws = false;   // the last of these samples chooses the next token
+  // Prompt rows only: [num_tokens], and the one behind them where it is known and judged.
+  const TokenId* tokens = nullptr;
 };
 
 // A request takes a row: the device forgets what the row held.
@@ -38,9 +41,16 @@ struct BlockWrite {
 struct BatchPlan {
   int num_tokens = 0;
   int num_samples = 0;
+  int num_targets = 0;           // of these samples, those that judge a known token
   std::vector<PlannedRow> rows;  // decode rows first
   std::vector<RowJoin> joins;
   std::vector<BlockWrite> block_writes;
+};
+
+// What a step gave.
+struct StepResults {
+  std::span<const RowResult> rows;          // in the order of the plan's rows
+  std::span<const TokenLogprobs> logprobs;  // by sample, in the same order; valid if asked for
 };
 
 }  // namespace spry

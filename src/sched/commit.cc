@@ -3,40 +3,55 @@
 
 namespace spry {
 
-void Scheduler::Commit(std::span<const RowResult> results, std::vector<TokenEvent>& events) {
+void Scheduler::Commit(const StepResults& results, std::vector<TokenEvent>& events) {
   CHECK(steps_in_flight() > 0);
   const std::vector<LaunchedRow>& step = steps_[0];
-  CHECK(results.size() == step.size());
+  CHECK(results.rows.size() == step.size());
+  size_t next_sample = 0;
   for (size_t i = 0; i < step.size(); ++i) {
-    const Row& row = rows_[step[i].row.value()];
-    const bool stale = row.owner == nullptr || row.generation != step[i].generation;
+    const LaunchedRow& launched = step[i];
+    const size_t sample = next_sample;
+    next_sample += launched.num_samples;
+    const Row& row = rows_[launched.row.value()];
+    const bool stale = row.owner == nullptr || row.generation != launched.generation;
     if (stale) continue;
     Request& request = *row.owner;
-    if (step[i].sample) --request.outputs_in_flight;
+    if (launched.draws) --request.outputs_in_flight;
 
-    const TokenEvent event = TakeResult(request, step[i].sample, results[i]);
-    if (event.has_token || event.finish != FinishReason::kNone) events.push_back(event);
-    if (event.finish != FinishReason::kNone) End(request);
+    const TokenEvent event = TakeResult(request, launched, results.rows[i],
+                                        results.logprobs.subspan(sample, launched.num_samples));
+    const bool ends = event.finish != FinishReason::kNone;
+    if (event.has_token || ends || !event.prompt_logprobs.empty()) events.push_back(event);
+    if (ends) End(request);
   }
   steps_.PopOldest();
 }
 
-// Moves a row's token into its live request and says what that means for the request.
-TokenEvent Scheduler::TakeResult(Request& request, bool sampled, const RowResult& result) {
+// Moves what a row brought into its live request and says what that means for the request.
+// `logprobs` are those of the row's samples.
+TokenEvent Scheduler::TakeResult(Request& request, const LaunchedRow& launched,
+                                 const RowResult& result, std::span<const TokenLogprobs> logprobs) {
   TokenEvent event;
   event.request = request.id;
   event.num_cached_tokens = request.num_cached_tokens;
-  event.result = &result;
-  // A live row that sampled has one token, any other none; a device that says otherwise has lost
+  // A live row that chose a token has one, any other none; a device that says otherwise has lost
   // this request, which fails alone.
-  if (result.saw_nan || result.count != (sampled ? 1 : 0)) {
+  const int expected = launched.draws && request.params.max_outputs > 0 ? 1 : 0;
+  if (result.saw_nan || result.count != expected) {
     event.finish = FinishReason::kError;
     return event;
   }
   event.finish = result.finish;
+  const int num_targets = launched.num_samples - (launched.draws ? 1 : 0);
+  if (num_targets > 0) {
+    event.prompt_logprobs = logprobs.first(num_targets);
+    event.first_prompt_logprob = request.num_judged + 1;
+    request.num_judged += num_targets;
+  }
   if (result.count == 0) return event;
   event.has_token = true;
   event.token = result.tokens[0];
+  if (request.params.num_logprobs >= 0) event.logprobs = &logprobs.back();
   // The KV of the tokens before this one was computed by steps committed by now, its own was not.
   PublishBlocks(request, static_cast<int>(request.tokens.size()));
   request.tokens.push_back(event.token);

@@ -41,6 +41,9 @@ Status Scheduler::CheckRows() const {
                                   request->row.value()));
     }
   }
+  if (!std::ranges::is_sorted(running_, ComesFirst())) {
+    return Internal("running requests are out of order");
+  }
   for (RowId row : free_rows_) {
     if (rows_[row.value()].owner != nullptr) {
       return Internal(fmt::format("row {} is free and has an owner", row.value()));
@@ -51,7 +54,7 @@ Status Scheduler::CheckRows() const {
                                 free_rows_.size(), rows_.size()));
   }
   int num_waiting = 0;
-  for (const Request* request = waiting_.front(); request != nullptr; request = request->next) {
+  for (const Request* request : waiting_.requests()) {
     if (request->state != RequestState::kWaiting || !request->blocks.empty()) {
       return Internal(fmt::format("request {} waits and runs at once", request->id.value()));
     }
@@ -71,7 +74,7 @@ Status Scheduler::CheckCounts() const {
     for (const LaunchedRow& launched : steps_[i]) {
       const Row& row = rows_[launched.row.value()];
       const bool live = row.owner != nullptr && row.generation == launched.generation;
-      if (live && launched.sample) ++in_flight[launched.row.value()];
+      if (live && launched.draws) ++in_flight[launched.row.value()];
     }
   }
   for (const Request* request : running_) {
@@ -85,7 +88,9 @@ Status Scheduler::CheckCounts() const {
       return Internal(fmt::format("request {} computed {} tokens of {}", request->id.value(),
                                   request->num_launched, num_tokens));
     }
-    if (request->num_outputs() + request->outputs_in_flight > request->params.max_outputs) {
+    // What a judged prompt's last step chooses is counted like an output, though nobody gets it.
+    const int most = std::max(request->params.max_outputs, 1);
+    if (request->num_outputs() + request->outputs_in_flight > most) {
       return Internal(fmt::format("request {} has {} outputs and {} in flight, at most {} asked",
                                   request->id.value(), request->num_outputs(),
                                   request->outputs_in_flight, request->params.max_outputs));

@@ -15,7 +15,8 @@ namespace spry {
 struct LaunchedRow {
   RowId row;
   uint32_t generation = 0;
-  bool sample = false;
+  int num_samples = 0;
+  bool draws = false;
 };
 
 class LaunchedSteps {

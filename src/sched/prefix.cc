@@ -16,11 +16,14 @@ BlockHash Scheduler::HashOfBlock(Request& request, int index) const {
   return request.hashes[index];
 }
 
-// Fills the request's blocks with the longest cached prefix, without taking references. At least
-// one token is left to compute: the step that samples needs it.
+// Fills the request's blocks with the longest cached prefix, without taking references. What a
+// step still has to sample is left to compute: one token at least, and every position of the prompt
+// whose log-probabilities are owed.
 void Scheduler::FindCachedBlocks(Request& request) const {
   if (!pool_.prefix_caching()) return;
-  const int num_full = (static_cast<int>(request.tokens.size()) - 1) / pool_.block_size();
+  const int num_tokens = static_cast<int>(request.tokens.size());
+  const int most = OwesTargets(request) ? request.num_judged : num_tokens - 1;
+  const int num_full = most / pool_.block_size();
   for (int i = 0; i < num_full; ++i) {
     const std::optional<BlockId> block =
         pool_.Find(HashOfBlock(request, i), BlockTokens(request, i));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,20 @@ namespace spry {
 struct RequestSpec {
   RequestId id;
   std::vector<TokenId> prompt;  // not empty
-  RowParams params;             // max_outputs as asked; the scheduler cuts it to the length limit
+  // max_outputs as asked; the scheduler cuts it to the length limit. 0: the prompt is only judged.
+  RowParams params;
   std::string cache_salt;
+  int priority = 0;  // lower values come first
 };
 
 enum class RequestState : uint8_t { kWaiting, kRunning };
+
+// By priority, then by arrival. FCFS is the same order with all priorities equal.
+struct Request;
+struct ComesFirst {
+  bool operator()(const Request* a, const Request* b) const;
+};
+using OrderedRequests = std::set<Request*, ComesFirst>;
 
 // What every step reads comes first, in two cache lines.
 struct alignas(64) Request {
@@ -42,6 +52,8 @@ struct alignas(64) Request {
   int num_published = 0;        // leading blocks of `blocks` known to the prefix index
 
   int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
+  // Leading positions of the prompt whose successor has been judged, for prompt log-probabilities.
+  int num_judged = 0;
   RowParams params;
 
   // Hash chain over the full blocks of `tokens`, as far as somebody asked.
@@ -50,11 +62,20 @@ struct alignas(64) Request {
 
   bool admitted_before = false;
 
-  // Neighbours in the waiting queue.
-  Request* previous = nullptr;
-  Request* next = nullptr;
+  int priority = 0;
+  uint64_t arrival = 0;              // requests submitted before
+  OrderedRequests::node_type place;  // in the waiting queue; kept here while it is not there
 
   int num_outputs() const { return static_cast<int>(tokens.size()) - num_prompt; }
 };
+
+inline bool ComesFirst::operator()(const Request* a, const Request* b) const {
+  return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
+}
+
+// Whether log-probabilities of prompt tokens are still to be computed.
+inline bool OwesTargets(const Request& request) {
+  return request.params.num_prompt_logprobs >= 0 && request.num_judged < request.num_prompt - 1;
+}
 
 }  // namespace spry

@@ -1,6 +1,8 @@
-// The waiting requests in order. The links lie in the requests, so joining and leaving anywhere is
-// O(1) and never allocates. Owns nothing.
+// The waiting requests in the order in which they may run. Joining and leaving anywhere is
+// O(log n); a request that leaves keeps its node, so that coming back never allocates. Owns none.
 #pragma once
+
+#include <utility>
 
 #include "sched/request.h"
 
@@ -8,32 +10,24 @@ namespace spry {
 
 class RequestQueue {
  public:
-  bool empty() const { return size_ == 0; }
-  int size() const { return size_; }
-  Request* front() const { return front_; }
+  bool empty() const { return requests_.empty(); }
+  int size() const { return static_cast<int>(requests_.size()); }
+  Request* front() const { return *requests_.begin(); }
+  const OrderedRequests& requests() const { return requests_; }
 
-  void PushBack(Request& request) { Insert(request, back_, nullptr); }
-  void PushFront(Request& request) { Insert(request, nullptr, front_); }
-
-  void Remove(Request& request) {
-    (request.previous == nullptr ? front_ : request.previous->next) = request.next;
-    (request.next == nullptr ? back_ : request.next->previous) = request.previous;
-    request.previous = request.next = nullptr;
-    --size_;
+  // Allocates for a request that was never here before.
+  void Insert(Request& request) {
+    if (request.place.empty()) {
+      requests_.insert(&request);
+    } else {
+      requests_.insert(std::move(request.place));
+    }
   }
+
+  void Remove(Request& request) { request.place = requests_.extract(&request); }
 
  private:
-  void Insert(Request& request, Request* previous, Request* next) {
-    request.previous = previous;
-    request.next = next;
-    (previous == nullptr ? front_ : previous->next) = &request;
-    (next == nullptr ? back_ : next->previous) = &request;
-    ++size_;
-  }
-
-  Request* front_ = nullptr;
-  Request* back_ = nullptr;
-  int size_ = 0;
+  OrderedRequests requests_;
 };
 
 }  // namespace spry

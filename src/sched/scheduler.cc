@@ -11,6 +11,7 @@ namespace {
 void Reset(BatchPlan& plan, const SchedulerOptions& options) {
   plan.num_tokens = 0;
   plan.num_samples = 0;
+  plan.num_targets = 0;
   plan.rows.clear();
   plan.joins.clear();
   plan.block_writes.clear();
@@ -22,6 +23,18 @@ void Reset(BatchPlan& plan, const SchedulerOptions& options) {
 // From here on the device feeds the row itself.
 bool Decodes(const Request& request) { return request.num_launched >= request.prefill_length; }
 
+// The first position of the prompt that the next chunk judges, if it comes so far.
+int FirstTarget(const Request& request) {
+  return std::max(request.num_launched, request.num_judged);
+}
+
+// How many it judges when it has `n` tokens: all whose successor is in the prompt.
+int TargetsIn(const Request& request, int n) {
+  if (request.params.num_prompt_logprobs < 0) return 0;
+  const int end = std::min(request.num_launched + n, request.num_prompt - 1);
+  return std::max(0, end - FirstTarget(request));
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
@@ -30,7 +43,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
       rows_(options.max_rows),
       steps_(options.max_steps_in_flight, options.max_rows) {
   CHECK(options.max_rows > 0 && options.max_step_tokens > 0 && options.max_steps_in_flight > 0);
-  CHECK(options.long_prefill_threshold >= 0);
+  CHECK(options.long_prefill_threshold >= 0 && options.max_targets >= 0);
   CHECK(BlocksFor(options.max_model_len) <= pool.num_blocks());
   CHECK(BlocksFor(options.max_model_len) + options.max_rows <= options.max_block_writes);
   if (options_.long_prefill_threshold == 0) {
@@ -50,13 +63,15 @@ Scheduler::Outcome Scheduler::Schedule(BatchPlan& plan) {
   while (BlocksNeeded() > pool_.num_free()) {
     // A preempted request is computed again from its tokens, so all of them must be known.
     if (steps_in_flight() > 0) return Outcome::kRetire;
-    PreemptNewest();
+    PreemptLast();
     preempted = true;
   }
 
   for (Request* request : running_) PlanRow(*request, plan);
-  while (!preempted && !waiting_.empty() && Admit(*waiting_.front(), plan)) {
-    PlanRow(*running_.back(), plan);
+  while (!preempted && !waiting_.empty()) {
+    Request& first = *waiting_.front();
+    if (!Admit(first, plan)) break;
+    PlanRow(first, plan);
   }
   if (plan.num_tokens == 0) return Outcome::kNothing;
 
@@ -80,31 +95,40 @@ bool Scheduler::NeedsBlock(const Request& request) const {
   return request.num_launched == static_cast<int>(request.blocks.size()) * pool_.block_size();
 }
 
-// Blocks that running requests need in this step. The budget need not be asked: it had a token for
-// each of them when it joined, and what those before it want only shrinks.
+// Blocks that running requests need in this step, were the budget enough for all.
 int Scheduler::BlocksNeeded() const {
   return static_cast<int>(std::ranges::count_if(running_, [this](const Request* request) {
     return NeedsBlock(*request) && TokensWanted(*request) > 0;
   }));
 }
 
-// The newest running request goes back to the front of the queue; what it computed may survive in
-// the prefix cache.
-void Scheduler::PreemptNewest() {
+// The last of the running requests goes back to the queue; what it computed may survive in the
+// prefix cache.
+void Scheduler::PreemptLast() {
   Request& request = *running_.back();
   CHECK(request.outputs_in_flight == 0);
   LeaveRow(request);
-  waiting_.PushFront(request);
+  waiting_.Insert(request);
   ++preemptions_;
+}
+
+// What the budget leaves of it: tokens, and among them those to be judged.
+int Scheduler::TokensGiven(const Request& request, const BatchPlan& plan) const {
+  const int n = std::min(TokensWanted(request), options_.max_step_tokens - plan.num_tokens);
+  const int targets_left = options_.max_targets - plan.num_targets;
+  if (TargetsIn(request, n) <= targets_left) return n;
+  return FirstTarget(request) + targets_left - request.num_launched;
 }
 
 // Gives a running request what it wants, as far as the budget goes.
 void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
-  const int n = std::min(TokensWanted(request), options_.max_step_tokens - plan.num_tokens);
+  const int n = TokensGiven(request, plan);
   if (n == 0) return;
   PlannedRow row{.row = request.row, .start = request.num_launched, .num_tokens = n};
   row.decode = Decodes(request);
-  row.sample = row.decode || request.num_launched + n == request.prefill_length;
+  row.draws = row.decode || request.num_launched + n == request.prefill_length;
+  const int num_targets = TargetsIn(request, n);
+  row.num_samples = num_targets + (row.draws ? 1 : 0);
   if (row.decode) {
     if (NeedsBlock(request)) AddBlock(request, *pool_.Allocate(), plan);
     plan.rows.push_back(row);
@@ -114,10 +138,9 @@ void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
   }
   request.num_launched += n;
   plan.num_tokens += n;
-  if (row.sample) {
-    ++request.outputs_in_flight;
-    ++plan.num_samples;
-  }
+  plan.num_samples += row.num_samples;
+  plan.num_targets += num_targets;
+  if (row.draws) ++request.outputs_in_flight;
   // Known tokens can be hit from this very step on: each layer writes KV before attention reads it.
   if (!row.decode) PublishBlocks(request, request.num_launched);
 }
@@ -131,8 +154,10 @@ void Scheduler::AddBlock(Request& request, BlockId block, BatchPlan& plan) {
 void Scheduler::RememberStep(const BatchPlan& plan) {
   std::vector<LaunchedRow>& step = steps_.Push();
   for (const PlannedRow& row : plan.rows) {
-    step.push_back(
-        {.row = row.row, .generation = rows_[row.row.value()].generation, .sample = row.sample});
+    step.push_back({.row = row.row,
+                    .generation = rows_[row.row.value()].generation,
+                    .num_samples = row.num_samples,
+                    .draws = row.draws});
   }
 }
 

@@ -1,7 +1,12 @@
 // Decides what each step computes. Pure bookkeeping on one thread: no device, no clock, no lock,
 // and after Submit no allocation. One rule, no prefill and decode phases: a step spends its token
-// budget first on running requests in order of arrival, then on waiting ones, first come first
-// served.
+// budget first on running requests, then on waiting ones, both in order of priority and arrival.
+//
+// The order is strict. A request that waits takes nothing from those that run, whatever its
+// priority: it waits for a row and for blocks, and nobody behind it passes. Once it runs, those
+// behind it get what it leaves of a step's budget, which may be nothing while its prompt is read.
+// When blocks run out, the last running request in the order gives way. A steady stream of urgent
+// requests therefore starves the others.
 //
 // Steps may be in flight: the scheduler counts what it launched and commits what came back, in
 // order. A request finished or cancelled frees its row and blocks at once: everything a device does
@@ -35,6 +40,7 @@ struct SchedulerOptions {
   int max_block_writes = 0;   // per step; >= blocks of one request at max_model_len + max_rows
   int max_steps_in_flight = 1;
   int long_prefill_threshold = 0;  // most prompt tokens of one request per step; 0: no limit
+  int max_targets = 0;             // prompt tokens judged per step; 0: no request may ask for that
 };
 
 struct SchedulerStats {
@@ -51,8 +57,11 @@ struct TokenEvent {
   bool has_token = false;
   TokenId token;
   FinishReason finish = FinishReason::kNone;
-  int num_cached_tokens = 0;          // of the prompt
-  const RowResult* result = nullptr;  // the device's words (logprobs)
+  int num_cached_tokens = 0;                // of the prompt
+  const TokenLogprobs* logprobs = nullptr;  // of the token; null when not asked for
+  // Of the prompt's tokens from this index on, in order; each of them comes once.
+  std::span<const TokenLogprobs> prompt_logprobs;
+  int first_prompt_logprob = 0;
 };
 
 class Scheduler {
@@ -77,10 +86,9 @@ class Scheduler {
   // max_steps_in_flight steps are in flight.
   Outcome Schedule(BatchPlan& plan);
 
-  // Takes the results of the oldest step in flight: results[i] belongs to the i-th row of its plan.
-  // Appends one event for each live request that got a token or ended. The events point into
-  // `results`.
-  void Commit(std::span<const RowResult> results, std::vector<TokenEvent>& events);
+  // Takes the results of the oldest step in flight. Appends one event for each live request that
+  // got a token or log-probabilities, or ended. The events point into `results`.
+  void Commit(const StepResults& results, std::vector<TokenEvent>& events);
 
   int steps_in_flight() const { return steps_.size(); }
   bool idle() const { return requests_.empty(); }  // no request at all
@@ -98,9 +106,10 @@ class Scheduler {
 
   // scheduler.cc: the step's budget on running requests, and room for them.
   int TokensWanted(const Request& request) const;
+  int TokensGiven(const Request& request, const BatchPlan& plan) const;
   bool NeedsBlock(const Request& request) const;
   int BlocksNeeded() const;
-  void PreemptNewest();
+  void PreemptLast();
   void PlanRow(Request& request, BatchPlan& plan);
   void AddBlock(Request& request, BlockId block, BatchPlan& plan);
   void RememberStep(const BatchPlan& plan);
@@ -119,7 +128,8 @@ class Scheduler {
   void PublishBlocks(Request& request, int num_tokens);
 
   // commit.cc
-  TokenEvent TakeResult(Request& request, bool sampled, const RowResult& result);
+  TokenEvent TakeResult(Request& request, const LaunchedRow& launched, const RowResult& result,
+                        std::span<const TokenLogprobs> logprobs);
 
   // integrity.cc
   Status CheckBlocks() const;
@@ -134,13 +144,14 @@ class Scheduler {
   BlockPool& pool_;
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   RequestQueue waiting_;
-  std::vector<Request*> running_;  // in order of arrival
+  std::vector<Request*> running_;  // in the same order
   std::vector<Row> rows_;
   std::vector<RowId> free_rows_;
   LaunchedSteps steps_;
   std::vector<PlannedRow> prompt_rows_;  // of the plan in the making; they follow its decode rows
   // The first waiting request found too few blocks, and none came free since: no use to look again.
   bool waits_for_blocks_ = false;
+  uint64_t submitted_ = 0;
   uint64_t preemptions_ = 0;
   uint64_t prefix_query_tokens_ = 0;
   uint64_t prefix_hit_tokens_ = 0;

@@ -153,5 +153,13 @@ TEST_F(BenchTest, AFileThatCannotBeWrittenIsKnownBeforeTheWork) {
   EXPECT_EQ(r.err, "spry: nowhere/out.json cannot be written: No such file or directory\n");
 }
 
+TEST_F(BenchTest, PerplexityNeedsATokenizer) {
+  WriteText(folder_ / "t.txt", "some text");
+  const ProgramResult r =
+      Spry("bench perplexity m --load-format dummy --device null --max-model-len 16 --file t.txt");
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.err, HasSubstr("no tokenizer"));
+}
+
 }  // namespace
 }  // namespace spry

@@ -77,6 +77,49 @@ TEST_F(GenerateTest, TheStopTokenIsCountedAndTheReasonSaysStop) {
   EXPECT_TRUE(line.at("logprobs").at(0).as_object().contains("top_logprobs"));
 }
 
+TEST_F(GenerateTest, ChoicesAreLinesOfTheirOwn) {
+  WriteText(folder_ / "in.jsonl",
+            "{\"prompt_token_ids\": [5, 6, 7], \"n\": 3, \"max_tokens\": 2}\n"
+            "{\"prompt_token_ids\": [8], \"max_tokens\": 1}\n");
+  const ProgramResult r = Generate("--input in.jsonl --json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const std::vector<json::object> lines = Lines(r.out);
+  ASSERT_EQ(lines.size(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(lines[i].at("index"), i < 3 ? 0 : 1);
+    EXPECT_EQ(lines[i].at("choice"), i < 3 ? i : 0);
+    EXPECT_EQ(Ids(lines[i]), i < 3 ? Expected({5, 6, 7}, 2) : Expected({8}, 1));
+  }
+  const ProgramResult text = Generate("--input in.jsonl -n 2");
+  EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 5);
+}
+
+TEST_F(GenerateTest, APromptCanBeScoredAlone) {
+  WriteText(folder_ / "in.jsonl", "{\"prompt_token_ids\": [5, 6, 7], \"prompt_logprobs\": 0}");
+  const ProgramResult r = Generate("--input in.jsonl --json --max-tokens 0 --prompt-logprobs 3");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const json::object line = Lines(r.out).at(0);
+  EXPECT_TRUE(line.at("token_ids").as_array().empty());
+  EXPECT_EQ(line.at("finish_reason"), "length");
+  const json::array& entries = line.at("prompt_logprobs").as_array();
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_TRUE(entries[0].is_null());
+  EXPECT_EQ(entries[1].at("token_id"), 6);
+  EXPECT_EQ(entries[2].at("token_id"), 7);
+  EXPECT_EQ(entries[2].at("rank"), 1);
+  EXPECT_TRUE(entries[2].at("top_logprobs").as_array().empty());
+}
+
+TEST_F(GenerateTest, PrioritiesDecideWhoRunsFirstWhenAsked) {
+  WriteText(folder_ / "in.jsonl",
+            "{\"prompt_token_ids\": [5], \"priority\": 2}\n"
+            "{\"prompt_token_ids\": [6], \"priority\": -1}\n");
+  EXPECT_EQ(Generate("--input in.jsonl --json").exit_code, 1);
+  const ProgramResult r = Generate("--input in.jsonl --json --scheduling-policy priority");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_EQ(Lines(r.out).size(), 2u);
+}
+
 // Each bad line gives one message with its place and field, and changes nothing for the others.
 TEST_F(GenerateTest, BadLinesLeaveTheirNeighboursAlone) {
   const std::vector<std::pair<std::string, std::string>> bad = {
@@ -91,6 +134,10 @@ TEST_F(GenerateTest, BadLinesLeaveTheirNeighboursAlone) {
       {R"({"prompt_token_ids": [1], "min_tokens": 9, "max_tokens": 8})", "min_tokens is 9"},
       {R"({"prompt_token_ids": [1], "logprobs": 21})", "logprobs is 21"},
       {R"({"prompt_token_ids": [1], "logprobs": -1})", "logprobs is -1"},
+      {R"({"prompt_token_ids": [1], "prompt_logprobs": 21})", "prompt_logprobs is 21"},
+      {R"({"prompt_token_ids": [1], "n": 0})", "n is 0"},
+      {R"({"prompt_token_ids": [1], "n": 129})", "n is 129"},
+      {R"({"prompt_token_ids": [1], "priority": 1})", "priority is 1"},
       {R"({"prompt_token_ids": [1], "stop_token_ids": [512]})", "stop_token_ids has 512"},
       {R"({"prompt_token_ids": [1], "stop": "end"})", "the model has no tokenizer"},
       {R"({"prompt_token_ids": [1], "seed": "x"})", "seed is \"x\""},

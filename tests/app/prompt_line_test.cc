@@ -17,7 +17,7 @@ TEST(PromptLineTest, EveryFieldIsRead) {
       R"({"prompt": "a\nb\\n", "temperature": 0.5, "top_p": 1, "top_k": -1, "min_p": 0.1,
           "seed": 18446744073709551615, "max_tokens": 7, "min_tokens": 2, "stop_token_ids": [3, 4],
           "ignore_eos": true, "logprobs": 0, "stop": ["a", "b"],
-          "include_stop_str_in_output": true})");
+          "include_stop_str_in_output": true, "prompt_logprobs": 3, "n": 2, "priority": -5})");
   ASSERT_TRUE(line.ok()) << line.status().message();
   EXPECT_EQ(line->text, "a\nb\\n");  // JSON's escapes and no others
   EXPECT_TRUE(line->token_ids.empty());
@@ -34,6 +34,9 @@ TEST(PromptLineTest, EveryFieldIsRead) {
   EXPECT_EQ(s.logprobs, 0);
   EXPECT_EQ(s.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(s.include_stop_str_in_output, true);
+  EXPECT_EQ(s.prompt_logprobs, 3);
+  EXPECT_EQ(s.n, 2);
+  EXPECT_EQ(line->priority, -5);
 }
 
 TEST(PromptLineTest, OneStopStringStandsForAList) {

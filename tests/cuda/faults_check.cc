@@ -43,8 +43,8 @@ Status RunToken(Executable& executable, StepId step, int32_t token) {
   const SteadyClock clock;
   const int64_t begin = clock.NowNanos();
   while (clock.NowNanos() - begin < kPatienceNanos) {
-    SPRY_ASSIGN_OR_RETURN(const RowResult* rows, executable.Poll(step));
-    if (rows != nullptr) return {};
+    SPRY_ASSIGN_OR_RETURN(const StepResult* result, executable.Poll(step));
+    if (result != nullptr) return {};
   }
   return Unavailable("no answer in ten seconds");
 }

@@ -55,7 +55,7 @@ Generation Generate(Engine& engine, const std::vector<GenerationRequest>& reques
       const size_t index = indices.at(event.request);
       generation.tokens[index].push_back(event.token);
       if (requests[index].sampling.logprobs) {
-        generation.logprobs[index].push_back(event.result->chosen.logprob);
+        generation.logprobs[index].push_back(event.logprobs->chosen.logprob);
       }
     }
     ++generation.steps;

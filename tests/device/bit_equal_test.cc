@@ -137,11 +137,14 @@ bool SameLogprob(const TokenLogprob& a, const TokenLogprob& b) {
   return a.token == b.token && std::memcmp(&a.logprob, &b.logprob, sizeof(float)) == 0;
 }
 
-bool SameResult(const RowResult& a, const RowResult& b) {
+bool SameResult(const SampledResult& a, const SampledResult& b) {
   bool same = a.count == b.count && a.tokens[0] == b.tokens[0] && a.finish == b.finish &&
-              a.saw_nan == b.saw_nan && a.rank == b.rank && SameLogprob(a.chosen, b.chosen) &&
-              a.num_top == b.num_top;
-  for (int i = 0; same && i < a.num_top; ++i) same = SameLogprob(a.top[i], b.top[i]);
+              a.saw_nan == b.saw_nan && a.logprobs.rank == b.logprobs.rank &&
+              SameLogprob(a.logprobs.chosen, b.logprobs.chosen) &&
+              a.logprobs.num_top == b.logprobs.num_top;
+  for (int i = 0; same && i < a.logprobs.num_top; ++i) {
+    same = SameLogprob(a.logprobs.top[i], b.logprobs.top[i]);
+  }
   return same;
 }
 
@@ -158,16 +161,16 @@ class SampleRunner {
                                              .max_blocks_per_row = 1,
                                              .num_blocks = 1});
   }
-  std::vector<RowResult> Run(std::span<const RowParams> params) {
+  std::vector<SampledResult> Run(std::span<const RowParams> params) {
     const int rows = static_cast<int>(params.size());
-    const RowResult* results = executable_->RunStep([&](StepWriter& step) {
+    const StepResult& result = executable_->RunStep([&](StepWriter& step) {
       for (int row = 0; row < rows; ++row) {
         const int32_t id = row % kLogitKinds;
         step.Join(row, params[row], /*num_outputs=*/row % 7);
         step.Prefill(row, {&id, 1}, 0, /*sample=*/true);
       }
     });
-    return {results, results + rows};
+    return SampledResults(result, rows);
   }
 
  private:
@@ -192,14 +195,14 @@ TEST(BitEqual, Sample) {
       }
     }
     SampleRunner reference(ReferenceTarget(/*threads=*/1), table);
-    std::vector<std::vector<RowResult>> expected;
+    std::vector<std::vector<SampledResult>> expected;
     for (const auto& step : steps) expected.push_back(reference.Run(step));
     for (const int threads : {1, 2, 3}) {
       const auto targets = CpuTargets(threads);
       for (size_t t = 1; t < targets.size(); ++t) {
         SampleRunner runner(*targets[t], table);
         for (size_t i = 0; i < steps.size(); ++i) {
-          const std::vector<RowResult> results = runner.Run(steps[i]);
+          const std::vector<SampledResult> results = runner.Run(steps[i]);
           for (size_t row = 0; row < results.size(); ++row) {
             EXPECT_TRUE(SameResult(results[row], expected[i][row]))
                 << targets[t]->name() << ", " << vocab_size << " ids, step " << i << ", row " << row

@@ -97,5 +97,38 @@ TEST(Buckets, DecodeBucketsAreThoseThatDecodeStepsMeet) {
   }
 }
 
+// Room for judged prompts enlarges no step that has none.
+TEST(Buckets, JudgedPromptsAreStepsOfTheirOwn) {
+  const StepLimits plain{.max_tokens = 8192, .max_rows = 100, .max_samples = 100};
+  const StepLimits roomy{.max_tokens = 8192, .max_rows = 100, .max_samples = 164};
+  for (int32_t rows = 1; rows <= 100; ++rows) {
+    EXPECT_EQ(Bucket(Decode(rows), roomy), Bucket(Decode(rows), plain));
+    const StepHeader mixed{.num_tokens = 900, .num_rows = rows, .num_samples = rows};
+    EXPECT_EQ(Bucket(mixed, roomy), Bucket(mixed, plain));
+  }
+  const LaunchShape judged =
+      Bucket({.num_tokens = 200, .num_rows = 100, .num_samples = 164}, roomy);
+  EXPECT_EQ(judged.samples, 164);
+  EXPECT_EQ(judged.rows, 100);
+  const LaunchShape alone = Bucket({.num_tokens = 64, .num_rows = 1, .num_samples = 64}, roomy);
+  EXPECT_EQ(alone.samples, 64);
+  EXPECT_FALSE(alone.decode);
+}
+
+TEST(RowKinds, AJudgedTokenIsNotPlain) {
+  StepHeader header{.num_tokens = 1, .num_rows = 1, .num_samples = 1};
+  SlotRow row{.num_tokens = 1, .sample_index = 0, .num_samples = 1};
+  SlotJoin join;
+  const StepSlot slot{.header = &header, .rows = &row, .joins = &join};
+  RowKindTracker tracker(1);
+  EXPECT_TRUE(tracker.Update(slot).plain);
+  row.next_token = 7;
+  EXPECT_FALSE(tracker.Update(slot).plain);
+  row = {.num_tokens = 2, .sample_index = 0, .num_samples = 2};
+  EXPECT_FALSE(tracker.Update(slot).plain);
+  row.num_samples = 1;  // the request itself decodes as others do
+  EXPECT_TRUE(tracker.Update(slot).plain);
+}
+
 }  // namespace
 }  // namespace spry::cuda

@@ -146,7 +146,7 @@ TEST(Executable, FinishedRowsArePadding) {
     StepWriter writer(executable->Slot(step), step);
     fill(writer);
     EXPECT_TRUE(executable->Launch(step).ok());
-    return (*executable->Poll(step))[0];
+    return (*executable->Poll(step))->rows[0];
   };
   const auto start = [&](StepWriter& step) {
     step.Join(0, {.max_outputs = 2});

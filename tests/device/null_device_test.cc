@@ -48,7 +48,7 @@ TEST_F(NullDeviceTest, TokensFollowFromTokenAndPosition) {
       writer.Decode(0);
     }
     ASSERT_TRUE(executable->Launch(step).ok());
-    const RowResult& result = **executable->Poll(step);
+    const RowResult& result = (*executable->Poll(step))->rows[0];
     const int32_t position = static_cast<int32_t>(kPrompt.size() - 1 + i);
     const int32_t expected = NullToken(token, position, TinyModel::kVocab);
     ASSERT_EQ(result.count, 1);
@@ -63,7 +63,7 @@ TEST_F(NullDeviceTest, TokensFollowFromTokenAndPosition) {
   StepWriter writer(executable->Slot(step), step);
   writer.Decode(0);
   ASSERT_TRUE(executable->Launch(step).ok());
-  EXPECT_EQ((**executable->Poll(step)).count, 0);
+  EXPECT_EQ((*executable->Poll(step))->rows[0].count, 0);
 }
 
 TEST_F(NullDeviceTest, PartOfAPromptYieldsNothing) {
@@ -72,7 +72,7 @@ TEST_F(NullDeviceTest, PartOfAPromptYieldsNothing) {
   writer.Join(0, {.max_outputs = 6});
   writer.Prefill(0, kPrompt, 0, /*sample=*/false);
   ASSERT_TRUE(executable->Launch(StepId(0)).ok());
-  EXPECT_EQ((**executable->Poll(StepId(0))).count, 0);
+  EXPECT_EQ((*executable->Poll(StepId(0)))->rows[0].count, 0);
 }
 
 TEST_F(NullDeviceTest, StopIdsFinish) {
@@ -82,7 +82,7 @@ TEST_F(NullDeviceTest, StopIdsFinish) {
   StepWriter writer(executable->Slot(StepId(0)), StepId(0));
   StartRow(writer, params);
   ASSERT_TRUE(executable->Launch(StepId(0)).ok());
-  EXPECT_EQ((**executable->Poll(StepId(0))).finish, FinishReason::kStop);
+  EXPECT_EQ((*executable->Poll(StepId(0)))->rows[0].finish, FinishReason::kStop);
 }
 
 TEST_F(NullDeviceTest, PacedStepsQueueUp) {
@@ -122,7 +122,7 @@ TEST_F(NullDeviceTest, StepsAllocateNothing) {
       writer.Decode(0);
     }
     ASSERT_TRUE(executable->Launch(StepId(i)).ok());
-    ASSERT_EQ((**executable->Poll(StepId(i))).count, 1);
+    ASSERT_EQ((*executable->Poll(StepId(i)))->rows[0].count, 1);
   }
   EXPECT_EQ(ThreadAllocations(), before);
 }

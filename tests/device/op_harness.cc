@@ -145,35 +145,51 @@ void StepWriter::WriteBlock(int row, int index, int block) {
       .row = row, .index = index, .block = block};
 }
 
-void StepWriter::AddRow(const SlotRow& row, bool sample) {
+void StepWriter::AddRow(const SlotRow& row) {
   SlotRow& added = slot_.rows[slot_.header->num_rows++];
   added = row;
   added.query_start = slot_.header->num_tokens;
-  added.sample_index = sample ? slot_.header->num_samples++ : -1;
+  added.sample_index = row.num_samples > 0 ? slot_.header->num_samples : -1;
+  slot_.header->num_samples += row.num_samples;
   slot_.header->num_tokens += row.num_tokens;
 }
 
 void StepWriter::Prefill(int row, std::span<const int32_t> ids, int start, bool sample) {
+  constexpr int32_t kChoose = -1;
+  Judge(row, ids, start, sample ? 1 : 0, kChoose);
+}
+
+void StepWriter::Judge(int row, std::span<const int32_t> ids, int start, int num_samples,
+                       int32_t next) {
   std::memcpy(slot_.token_ids + slot_.header->num_tokens, ids.data(), ids.size_bytes());
-  AddRow({.row = row, .num_tokens = static_cast<int32_t>(ids.size()), .start = start}, sample);
+  AddRow({.row = row,
+          .num_tokens = static_cast<int32_t>(ids.size()),
+          .start = start,
+          .num_samples = num_samples,
+          .next_token = next});
 }
 
 void StepWriter::Decode(int row) {
-  constexpr bool kSample = true;
-  AddRow({.row = row, .num_tokens = 1, .decode = 1}, kSample);
+  AddRow({.row = row, .num_tokens = 1, .num_samples = 1, .decode = 1});
 }
 
-const RowResult* TestExecutable::RunStep(const std::function<void(StepWriter&)>& fill) {
+const StepResult& TestExecutable::RunStep(const std::function<void(StepWriter&)>& fill) {
   const StepId step = next_step_;
   next_step_ = StepId(step.value() + 1);
   StepWriter writer(executable().Slot(step), step);
   fill(writer);
   CHECK(executable().Launch(step).ok());
   while (true) {
-    const Result<const RowResult*> rows = executable().Poll(step);
-    CHECK(rows.ok());
-    if (*rows != nullptr) return *rows;
+    const Result<const StepResult*> result = executable().Poll(step);
+    CHECK(result.ok());
+    if (*result != nullptr) return **result;
   }
+}
+
+std::vector<SampledResult> SampledResults(const StepResult& result, int rows) {
+  std::vector<SampledResult> results;
+  for (int r = 0; r < rows; ++r) results.push_back({result.rows[r], result.logprobs[r]});
+  return results;
 }
 
 RowOpRunner::RowOpRunner(const RowOpCase& op_case, const Target& target, bool fuse) {

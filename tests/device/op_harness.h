@@ -59,10 +59,13 @@ class StepWriter {
   void WriteBlock(int row, int index, int block);
   // Tokens of a prompt from position `start` on; the last one's logits are sampled if asked.
   void Prefill(int row, std::span<const int32_t> ids, int start, bool sample);
+  // The logits of the last `num_samples` tokens judge the token after each; behind the last one
+  // comes `next`, or (-1) a token is chosen.
+  void Judge(int row, std::span<const int32_t> ids, int start, int num_samples, int32_t next);
   void Decode(int row);
 
  private:
-  void AddRow(const SlotRow& row, bool sample);
+  void AddRow(const SlotRow& row);
   StepSlot slot_;
 };
 
@@ -76,12 +79,19 @@ class TestExecutable {
   virtual std::vector<float> Read(const Tensor& tensor, int64_t rows) = 0;
 
   // Launches step after step, each until its results are there.
-  const RowResult* RunStep(const std::function<void(StepWriter&)>& fill);
+  const StepResult& RunStep(const std::function<void(StepWriter&)>& fill);
   StepId next_step() const { return next_step_; }
 
  private:
   StepId next_step_{0};
 };
+
+// A row's result and the log-probabilities of its sample.
+struct SampledResult : RowResult {
+  TokenLogprobs logprobs;
+};
+// Of a step of `rows` rows with one sample each.
+std::vector<SampledResult> SampledResults(const StepResult& result, int rows);
 
 class Target {
  public:

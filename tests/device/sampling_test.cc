@@ -44,16 +44,16 @@ class Sampler {
     RowParams params;
     int num_outputs = 0;
   };
-  std::vector<RowResult> Sample(std::span<const Request> requests) {
-    const RowResult* rows = executable_->RunStep([&](StepWriter& step) {
+  std::vector<SampledResult> Sample(std::span<const Request> requests) {
+    const StepResult& result = executable_->RunStep([&](StepWriter& step) {
       for (int row = 0; row < static_cast<int>(requests.size()); ++row) {
         step.Join(row, requests[row].params, requests[row].num_outputs);
         step.Prefill(row, {&requests[row].logits, 1}, 0, /*sample=*/true);
       }
     });
-    return {rows, rows + requests.size()};
+    return SampledResults(result, static_cast<int>(requests.size()));
   }
-  RowResult SampleOne(const Request& request) { return Sample({&request, 1}).front(); }
+  SampledResult SampleOne(const Request& request) { return Sample({&request, 1}).front(); }
 
   // How often each token comes, over seeds 0 .. draws - 1.
   std::vector<int> Count(int32_t logits, RowParams params, int draws) {
@@ -64,7 +64,7 @@ class Sampler {
         params.seed = i;
         requests.push_back({.logits = logits, .params = params});
       }
-      for (const RowResult& result : Sample(requests)) ++counts[result.tokens[0].value()];
+      for (const SampledResult& result : Sample(requests)) ++counts[result.tokens[0].value()];
     }
     return counts;
   }
@@ -237,7 +237,7 @@ TEST_F(SamplingTest, RandomSettingsPickWhatAPlainSamplerPicks) {
         requests.push_back(
             {.logits = static_cast<int32_t>(random.Below(8)), .params = params, .num_outputs = 3});
       }
-      const std::vector<RowResult> results = sampler.Sample(requests);
+      const std::vector<SampledResult> results = sampler.Sample(requests);
       for (size_t i = 0; i < requests.size(); ++i) {
         const int32_t plain = PlainDraw(tables[requests[i].logits], requests[i].params);
         differing += results[i].tokens[0] != TokenId(plain);
@@ -281,7 +281,7 @@ TEST_F(SamplingTest, TinyTemperaturesAreGreedyAndFinite) {
       RowParams params = Drawing(temperature);
       for (const float top_p : {1.0f, 0.9f, 1e-4f}) {
         params.top_p = top_p;
-        const RowResult result = sampler.SampleOne({.params = params});
+        const SampledResult result = sampler.SampleOne({.params = params});
         EXPECT_EQ(result.tokens[0].value(), best) << temperature << ", top_p " << top_p;
         EXPECT_FALSE(result.saw_nan);
       }
@@ -301,14 +301,14 @@ TEST_F(SamplingTest, StopIdsAreMaskedBeforeMinOutputs) {
       params.stop_ids[2] = TokenId(1);  // twice
       params.num_logprobs = 2;
       for (const int outputs : {0, 1}) {
-        const RowResult early = sampler.SampleOne({.params = params, .num_outputs = outputs});
+        const SampledResult early = sampler.SampleOne({.params = params, .num_outputs = outputs});
         EXPECT_EQ(early.tokens[0], TokenId(3));
         EXPECT_EQ(early.finish, FinishReason::kNone);
         // Log-probabilities are of what the model said, masked ids included.
-        EXPECT_EQ(early.rank, 3);
-        EXPECT_EQ(early.top[0].token, TokenId(1));
+        EXPECT_EQ(early.logprobs.rank, 3);
+        EXPECT_EQ(early.logprobs.top[0].token, TokenId(1));
       }
-      const RowResult late = sampler.SampleOne({.params = params, .num_outputs = 2});
+      const SampledResult late = sampler.SampleOne({.params = params, .num_outputs = 2});
       EXPECT_EQ(late.tokens[0], TokenId(1));
       EXPECT_EQ(late.finish, FinishReason::kStop);
       // The logits themselves stay as they were.
@@ -361,7 +361,7 @@ TEST_F(SamplingTest, BadLogitsFailTheirRowAlone) {
     for (const float temperature : {0.0f, 1.0f}) {
       std::vector<Sampler::Request> requests;
       for (int i = 0; i < 6; ++i) requests.push_back({.logits = i, .params = Drawing(temperature)});
-      const std::vector<RowResult> results = sampler.Sample(requests);
+      const std::vector<SampledResult> results = sampler.Sample(requests);
       for (const int bad : {1, 2, 3, 4}) {
         EXPECT_TRUE(results[bad].saw_nan) << bad;
         EXPECT_EQ(results[bad].finish, FinishReason::kError) << bad;
@@ -390,15 +390,15 @@ TEST_F(SamplingTest, LogprobsRankAndTop) {
       RowParams params = Drawing(2.0f);
       params.seed = seed;
       params.num_logprobs = seed % (kMaxLogprobs + 1);
-      const RowResult result = sampler.SampleOne({.params = params});
+      const SampledResult result = sampler.SampleOne({.params = params});
       const int32_t chosen = result.tokens[0].value();
-      EXPECT_EQ(result.chosen.token.value(), chosen);
-      EXPECT_NEAR(result.chosen.logprob, logprob(chosen), 2e-6);
-      EXPECT_EQ(order[result.rank - 1], chosen);
-      ASSERT_EQ(result.num_top, params.num_logprobs);
-      for (int i = 0; i < result.num_top; ++i) {
-        EXPECT_EQ(result.top[i].token.value(), order[i]);
-        EXPECT_NEAR(result.top[i].logprob, logprob(order[i]), 2e-6);
+      EXPECT_EQ(result.logprobs.chosen.token.value(), chosen);
+      EXPECT_NEAR(result.logprobs.chosen.logprob, logprob(chosen), 2e-6);
+      EXPECT_EQ(order[result.logprobs.rank - 1], chosen);
+      ASSERT_EQ(result.logprobs.num_top, params.num_logprobs);
+      for (int i = 0; i < result.logprobs.num_top; ++i) {
+        EXPECT_EQ(result.logprobs.top[i].token.value(), order[i]);
+        EXPECT_NEAR(result.logprobs.top[i].logprob, logprob(order[i]), 2e-6);
       }
     }
   }
@@ -409,9 +409,9 @@ TEST_F(SamplingTest, MoreLogprobsThanTokens) {
     Sampler sampler(*target, {{1, 3, 2}});
     RowParams params = Greedy();
     params.num_logprobs = 5;
-    const RowResult result = sampler.SampleOne({.params = params});
-    ASSERT_EQ(result.num_top, 3);
-    EXPECT_EQ(result.top[2].token, TokenId(0));
+    const SampledResult result = sampler.SampleOne({.params = params});
+    ASSERT_EQ(result.logprobs.num_top, 3);
+    EXPECT_EQ(result.logprobs.top[2].token, TokenId(0));
     params.num_logprobs = -1;
     EXPECT_EQ(sampler.SampleOne({.params = params}).count, 1);
   }

@@ -252,18 +252,18 @@ class TinyHost {
   void Commit() {
     const InFlight in_flight = std::move(in_flight_.front());
     in_flight_.pop_front();
-    const Result<const RowResult*> rows = executable_.Poll(in_flight.step);
-    CHECK(rows.ok() && *rows != nullptr);
+    const Result<const StepResult*> result = executable_.Poll(in_flight.step);
+    CHECK(result.ok() && *result != nullptr);
     for (size_t r = 0; r < in_flight.requests.size(); ++r) {
-      const RowResult& row = (*rows)[r];
-      TinyResult& result = results_[in_flight.requests[r]];
-      if (result.finish != FinishReason::kNone) {
+      const RowResult& row = (*result)->rows[r];
+      TinyResult& tiny = results_[in_flight.requests[r]];
+      if (tiny.finish != FinishReason::kNone) {
         EXPECT_EQ(row.count, 0);
         EXPECT_EQ(row.finish, FinishReason::kNone);
         continue;
       }
-      for (int i = 0; i < row.count; ++i) result.tokens.push_back(row.tokens[i].value());
-      result.finish = row.finish;
+      for (int i = 0; i < row.count; ++i) tiny.tokens.push_back(row.tokens[i].value());
+      tiny.finish = row.finish;
       if (row.finish == FinishReason::kNone) continue;
       ++done_;
       for (Row& host_row : rows_) {

@@ -22,6 +22,13 @@ TokenId TokenFrom(uint64_t history, const RowParams& params, int output_index) {
   return TokenId(static_cast<int>(Mix(Mix(history, params.seed), output_index) % kVocabSize));
 }
 
+// What the fake says of a known token: its rank gives away the history that it was judged by.
+TokenLogprobs LogprobsOf(uint64_t history, TokenId token) {
+  constexpr uint64_t kRanks = 1 << 30;
+  return {.rank = static_cast<int32_t>(Mix(history, token.value()) % kRanks),
+          .chosen = {.token = token}};
+}
+
 bool FailsAt(const RowParams& params, int output_index) {
   return params.top_k != 0 && params.top_k == output_index + 1;
 }
@@ -41,6 +48,13 @@ Expected RunAlone(std::span<const TokenId> prompt, const RowParams& params, int 
   cut.max_outputs = std::min(params.max_outputs, max_model_len - static_cast<int>(prompt.size()));
   std::vector<TokenId> tokens(prompt.begin(), prompt.end());
   Expected expected;
+  if (params.max_outputs == 0) expected.finish = FinishReason::kLength;
+  uint64_t prompt_digest = 0;
+  uint64_t prompt_history = 0;
+  for (size_t i = 0; i + 1 < prompt.size(); ++i) {
+    prompt_history = Mix(prompt_history, prompt_digest = DigestOf(prompt_digest, prompt[i]));
+    expected.prompt_logprobs.push_back(LogprobsOf(prompt_history, prompt[i + 1]));
+  }
   while (expected.finish == FinishReason::kNone) {
     uint64_t digest = 0;
     uint64_t history = 0;
@@ -65,13 +79,14 @@ FakeDevice::FakeDevice(const FakeDeviceOptions& options)
 void FakeDevice::Launch(const BatchPlan& plan) {
   Step step{.plan = plan, .tokens = {}, .params = {}};
   for (const PlannedRow& row : plan.rows) {
-    step.tokens.emplace_back(row.tokens, row.tokens + (row.decode ? 0 : row.num_tokens));
+    const int known = row.num_tokens + (row.num_samples > 0 && !row.draws ? 1 : 0);
+    step.tokens.emplace_back(row.tokens, row.tokens + (row.decode ? 0 : known));
   }
   for (const RowJoin& join : plan.joins) step.params.push_back(*join.params);
   stream_.push_back(std::move(step));
 }
 
-std::vector<RowResult> FakeDevice::Retire() {
+FakeDevice::Results FakeDevice::Retire() {
   CHECK(!stream_.empty());
   const Step step = std::move(stream_.front());
   stream_.pop_front();
@@ -88,25 +103,35 @@ std::vector<RowResult> FakeDevice::Retire() {
     CHECK(write.index == static_cast<int>(blocks.size()));  // tables grow one by one
     blocks.push_back(write.block);
   }
-  std::vector<RowResult> results;
+  Results results;
   for (size_t i = 0; i < step.plan.rows.size(); ++i) {
-    results.push_back(Compute(step.plan.rows[i], step.tokens[i]));
+    results.rows.push_back(Compute(step.plan.rows[i], step.tokens[i], results.logprobs));
   }
   return results;
 }
 
-RowResult FakeDevice::Compute(const PlannedRow& planned, std::span<const TokenId> tokens) {
+RowResult FakeDevice::Compute(const PlannedRow& planned, std::span<const TokenId> tokens,
+                              std::vector<TokenLogprobs>& logprobs) {
   RowState& row = rows_[planned.row.value()];
   RowResult result;
-  if (row.finished) return result;
+  if (row.finished) {
+    logprobs.resize(logprobs.size() + planned.num_samples);
+    return result;
+  }
   if (planned.decode) {
     CHECK(planned.start == row.length);  // the host counted right
     WriteKv(row, row.last_token);
   } else {
     row.length = planned.start;
-    for (TokenId token : tokens) WriteKv(row, token);
+    for (TokenId token : tokens.first(planned.num_tokens)) WriteKv(row, token);
   }
-  if (!planned.sample) return result;
+  Judge(planned, tokens, logprobs);
+  if (!planned.draws) return result;
+  if (row.params.max_outputs == 0) {
+    row.finished = true;
+    result.finish = FinishReason::kLength;
+    return result;
+  }
 
   // A NaN does not end the row here: what it samples next must be dropped by the host.
   result.saw_nan = FailsAt(row.params, row.num_outputs);
@@ -115,6 +140,18 @@ RowResult FakeDevice::Compute(const PlannedRow& planned, std::span<const TokenId
   result.finish = FinishAfter(row.last_token, row.num_outputs, row.params);
   row.finished = result.finish != FinishReason::kNone;
   return result;
+}
+
+// One entry a sample; that of a sample that chooses is empty.
+void FakeDevice::Judge(const PlannedRow& planned, std::span<const TokenId> tokens,
+                       std::vector<TokenLogprobs>& logprobs) {
+  const RowState& row = rows_[planned.row.value()];
+  const int num_targets = planned.num_samples - (planned.draws ? 1 : 0);
+  const int first = planned.num_tokens - planned.num_samples;
+  for (int i = first; i < first + num_targets; ++i) {
+    logprobs.push_back(LogprobsOf(History(row, planned.start + i + 1), tokens[i + 1]));
+  }
+  if (planned.draws) logprobs.emplace_back();
 }
 
 uint64_t& FakeDevice::Kv(const RowState& row, int position) {
@@ -131,10 +168,14 @@ void FakeDevice::WriteKv(RowState& row, TokenId token) {
 }
 
 TokenId FakeDevice::SampleRow(RowState& row) {
-  uint64_t history = 0;
-  for (int i = 0; i < row.length; ++i) history = Mix(history, Kv(row, i));
-  row.last_token = TokenFrom(history, row.params, row.num_outputs++);
+  row.last_token = TokenFrom(History(row, row.length), row.params, row.num_outputs++);
   return row.last_token;
+}
+
+uint64_t FakeDevice::History(const RowState& row, int length) {
+  uint64_t history = 0;
+  for (int i = 0; i < length; ++i) history = Mix(history, Kv(row, i));
+  return history;
 }
 
 }  // namespace spry::testing

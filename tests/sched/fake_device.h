@@ -4,8 +4,8 @@
 //
 // Its "KV" of a position is a digest of the token and of the KV before it, stored in physical
 // blocks and always read back through the row's block table. A sampled token is a function of every
-// KV entry of its history. So a block that is wrong, stale, written too late or overwritten too
-// early changes the tokens from there on.
+// KV entry of its history, and so is what it says of a prompt's token. So a block that is wrong,
+// stale, written too late or overwritten too early changes the tokens from there on.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,11 @@ class FakeDevice {
   // Takes a step into the stream; what `plan` points to is copied, as into a step slot.
   void Launch(const BatchPlan& plan);
   // Computes the oldest step: as late as possible, so that nothing may depend on being early.
-  std::vector<RowResult> Retire();
+  struct Results {
+    std::vector<RowResult> rows;
+    std::vector<TokenLogprobs> logprobs;  // by sample
+  };
+  Results Retire();
 
  private:
   struct RowState {
@@ -46,11 +50,15 @@ class FakeDevice {
   };
   struct Step {
     BatchPlan plan;
-    std::vector<std::vector<TokenId>> tokens;  // of each row
+    std::vector<std::vector<TokenId>> tokens;  // of each row, the known next one included
     std::vector<RowParams> params;             // of each join
   };
 
-  RowResult Compute(const PlannedRow& planned, std::span<const TokenId> tokens);
+  RowResult Compute(const PlannedRow& planned, std::span<const TokenId> tokens,
+                    std::vector<TokenLogprobs>& logprobs);
+  void Judge(const PlannedRow& planned, std::span<const TokenId> tokens,
+             std::vector<TokenLogprobs>& logprobs);
+  uint64_t History(const RowState& row, int length);
   uint64_t& Kv(const RowState& row, int position);
   void WriteKv(RowState& row, TokenId token);
   TokenId SampleRow(RowState& row);
@@ -64,6 +72,7 @@ class FakeDevice {
 // What a request gives when it runs alone: its outputs and how it ends.
 struct Expected {
   std::vector<TokenId> outputs;
+  std::vector<TokenLogprobs> prompt_logprobs;  // from the second token on
   FinishReason finish = FinishReason::kNone;
 };
 Expected RunAlone(std::span<const TokenId> prompt, const RowParams& params, int max_model_len);

@@ -93,7 +93,8 @@ Status Scenario::Create(const ScenarioLine& line) {
                            .max_model_len = line.Number("len", 0),
                            .max_waiting = line.Number("waiting", 100),
                            .max_steps_in_flight = line.Number("depth", 1),
-                           .long_prefill_threshold = line.Number("threshold", 0)};
+                           .long_prefill_threshold = line.Number("threshold", 0),
+                           .max_targets = line.Number("targets", 64)};
   options.max_block_writes = line.Number("writes", FewestBlockWrites(options, pool_options_));
   simulation_ = std::make_unique<Simulation>(pool_options_, options);
   return {};
@@ -114,6 +115,7 @@ Status Scenario::Submit(const ScenarioLine& line) {
   RequestSpec spec{
       .id = named.id, .prompt = named.prompt, .params = {}, .cache_salt = line.Text("salt")};
   spec.params.max_outputs = line.Number("max", 1);
+  spec.params.num_prompt_logprobs = line.Number("judge", 0) - 1;
   if (const int nan = line.Number("nan", 0); nan > 0) FailAt(nan - 1, spec.params);
   if (const int stop = line.Number("stop", 0); stop > 0) {
     const Expected alone = RunAlone(spec.prompt, spec.params, stop + named.prompt.size());
@@ -121,6 +123,7 @@ Status Scenario::Submit(const ScenarioLine& line) {
     spec.params.stop_ids[0] = alone.outputs.at(stop - 1);
   }
 
+  spec.priority = line.Number("priority", 0);
   const Status status = simulation_->Submit(std::move(spec));
   if (status.code() == StatusCode::kInvalidArgument) refused_ = "invalid";
   if (status.code() == StatusCode::kResourceExhausted) refused_ = "full";
@@ -195,8 +198,10 @@ std::string Scenario::Plan() const {
     if (row.decode) {
       rows.push_back(fmt::format("{}:decode", name));
     } else {
-      rows.push_back(fmt::format("{}:prefill={}..{}{}", name, row.start, row.start + row.num_tokens,
-                                 row.sample ? "+sample" : ""));
+      const int judged = row.num_samples - (row.draws ? 1 : 0);
+      rows.push_back(fmt::format(
+          "{}:prefill={}..{}{}{}", name, row.start, row.start + row.num_tokens,
+          judged > 0 ? fmt::format("+judge={}", judged) : "", row.draws ? "+sample" : ""));
     }
   }
   return Join(rows);
@@ -219,9 +224,14 @@ std::string Scenario::Writes() const {
 std::string Scenario::Events() const {
   std::vector<std::string> words;
   for (const TokenEvent& event : simulation_->events()) {
-    const bool both = event.has_token && event.finish != FinishReason::kNone;
-    words.push_back(fmt::format("{}:{}{}{}", NameOf(event.request), event.has_token ? "token" : "",
-                                both ? "+" : "", FinishName(event.finish)));
+    std::vector<std::string> parts;
+    if (!event.prompt_logprobs.empty()) {
+      const int first = event.first_prompt_logprob;
+      parts.push_back(fmt::format("judged={}..{}", first, first + event.prompt_logprobs.size()));
+    }
+    if (event.has_token) parts.push_back("token");
+    if (event.finish != FinishReason::kNone) parts.push_back(FinishName(event.finish));
+    words.push_back(fmt::format("{}:{}", NameOf(event.request), fmt::join(parts, "+")));
   }
   return Join(words);
 }

@@ -25,6 +25,7 @@ class RandomRun {
                              .max_waiting = 12,
                              .max_steps_in_flight = depth};
     options.long_prefill_threshold = Between(0, 1) * Between(1, 20);
+    options.max_targets = Between(1, 24);
     const int needed = (options.max_model_len + block_size - 1) / block_size;
     const BlockPoolOptions pool{.num_blocks = needed + Between(0, needed),
                                 .block_size = block_size,
@@ -32,6 +33,7 @@ class RandomRun {
                                 .hash_key = seed};
     options.max_block_writes = FewestBlockWrites(options, pool) + Between(0, 1) * 100;
     max_model_len_ = options.max_model_len;
+    urgency_ = Between(0, 1) * Between(1, 3);
     simulation_ = std::make_unique<Simulation>(pool, options);
   }
 
@@ -57,7 +59,9 @@ class RandomRun {
   // Prompts of three families, each differing from its family only in its tail, if at all.
   Status Submit() {
     const int family = Between(0, 2);
-    const int length = Between(1, max_model_len_ - 1);
+    const bool judges = Between(0, 3) == 0;
+    const bool scores = judges && Between(0, 2) == 0;  // and has no output
+    const int length = Between(1, max_model_len_ - (scores ? 0 : 1));
     const int tail = Between(0, 3) == 0 ? Between(0, length) : 0;
     RequestSpec spec{.id = RequestId(next_id_), .prompt = {}, .params = {}, .cache_salt = {}};
     for (int i = 0; i < length; ++i) {
@@ -65,7 +69,9 @@ class RandomRun {
     }
     if (Between(0, 4) == 0) spec.cache_salt = "salt";
     spec.params.seed = Between(0, 3);
-    spec.params.max_outputs = Between(1, 40);
+    spec.params.max_outputs = scores ? 0 : Between(1, 40);
+    if (judges) spec.params.num_prompt_logprobs = 0;
+    if (urgency_ > 0) spec.priority = Between(-urgency_, urgency_);
     if (Between(0, 1) == 0) {
       spec.params.num_stop_ids = Between(1, 3);
       for (int i = 0; i < spec.params.num_stop_ids; ++i) {
@@ -80,6 +86,7 @@ class RandomRun {
 
   std::mt19937_64 random_;
   int max_model_len_ = 0;
+  int urgency_ = 0;  // priorities are that far from 0 at most
   std::unique_ptr<Simulation> simulation_;
   uint64_t next_id_ = 0;
 };
@@ -106,7 +113,7 @@ TEST(SchedulerRandom, EveryRequestGetsTheTokensItGetsAlone) {
   RecordProperty("preemptions", static_cast<int>(total.preemptions));
   RecordProperty("prefix_hit_tokens", static_cast<int>(total.prefix_hit_tokens));
   EXPECT_GT(total.preemptions, 5000u);
-  EXPECT_GT(total.prefix_hit_tokens, 30000u);
+  EXPECT_GT(total.prefix_hit_tokens, 25000u);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ SchedulerOptions OptionsOf(const Limits& limits) {
   SchedulerOptions options{.max_rows = limits.max_rows,
                            .max_step_tokens = limits.max_step_tokens,
                            .max_model_len = limits.max_model_len,
-                           .max_steps_in_flight = limits.depth};
+                           .max_steps_in_flight = limits.depth,
+                           .max_targets = 64};
   options.max_block_writes = FewestBlockWrites(options, {.block_size = limits.block_size});
   return options;
 }
@@ -59,7 +60,7 @@ class SchedulerTest : public ::testing::Test {
   void Commit(std::vector<RowResult> results) {
     results_ = std::move(results);
     events_.clear();
-    scheduler_.Commit(results_, events_);
+    scheduler_.Commit({.rows = results_, .logprobs = logprobs_}, events_);
     ASSERT_EQ(scheduler_.CheckIntegrity().message(), "");
   }
 
@@ -67,6 +68,7 @@ class SchedulerTest : public ::testing::Test {
   Scheduler scheduler_;
   BatchPlan plan_;
   std::vector<RowResult> results_;
+  std::vector<TokenLogprobs> logprobs_{4};
   std::vector<TokenEvent> events_;
 };
 
@@ -86,13 +88,17 @@ TEST_F(SchedulerTest, CutsOutputsToTheLengthLimitAndTellsTheDevice) {
 }
 
 TEST_F(SchedulerTest, AnEventCarriesTheDevicesWords) {
-  ASSERT_TRUE(scheduler_.Submit(Spec(7, 5, 3)).ok());
+  ASSERT_TRUE(scheduler_.Submit(Spec(6, 5, 3)).ok());
+  RequestSpec spec = Spec(7, 5, 3);
+  spec.params.num_logprobs = 0;
+  ASSERT_TRUE(scheduler_.Submit(std::move(spec)).ok());
   Step();
-  Commit({Token(42)});
-  ASSERT_EQ(events_.size(), 1u);
-  EXPECT_EQ(events_[0].request, RequestId(7));
-  EXPECT_EQ(events_[0].token, TokenId(42));
-  EXPECT_EQ(events_[0].result, &results_[0]);
+  Commit({Token(41), Token(42)});
+  ASSERT_EQ(events_.size(), 2u);
+  EXPECT_EQ(events_[0].logprobs, nullptr);
+  EXPECT_EQ(events_[1].request, RequestId(7));
+  EXPECT_EQ(events_[1].token, TokenId(42));
+  EXPECT_EQ(events_[1].logprobs, &logprobs_[1]);
   EXPECT_EQ(scheduler_.Find(RequestId(7))->tokens.back(), TokenId(42));
 }
 
@@ -124,6 +130,21 @@ TEST_F(SchedulerTest, ARequestWhoseLogitsAreNotNumbersLeavesNoGeneratedBlockInTh
   ASSERT_TRUE(scheduler_.Submit(std::move(again)).ok());
   Step();
   EXPECT_EQ(scheduler_.Find(RequestId(1))->num_cached_tokens, 0);
+}
+
+TEST_F(SchedulerTest, ANanAmongJudgedTokensFailsTheRequestAndTellsNothing) {
+  RequestSpec spec = Spec(0, 10, 3);
+  spec.params.num_prompt_logprobs = 0;
+  ASSERT_TRUE(scheduler_.Submit(std::move(spec)).ok());
+  Step();
+  RowResult nan;
+  nan.saw_nan = true;
+  logprobs_.resize(10);
+  Commit({nan});
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].finish, FinishReason::kError);
+  EXPECT_TRUE(events_[0].prompt_logprobs.empty());
+  EXPECT_TRUE(scheduler_.idle());
 }
 
 TEST_F(SchedulerTest, CountsWhatItLookedUpAndFound) {
@@ -184,7 +205,7 @@ TEST(Scheduler, SteadyStepsAllocateNothing) {
       ASSERT_EQ(scheduler.Schedule(plan), Scheduler::Outcome::kLaunch);
       if (scheduler.steps_in_flight() < depth) continue;
       events.clear();
-      scheduler.Commit(results, events);
+      scheduler.Commit({.rows = results}, events);
       ASSERT_EQ(events.size(), static_cast<size_t>(kRows));
     }
     EXPECT_EQ(ThreadAllocations(), before) << "depth " << depth;

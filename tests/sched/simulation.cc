@@ -20,8 +20,10 @@ Simulation::Simulation(const BlockPoolOptions& pool, const SchedulerOptions& opt
 
 Status Simulation::Submit(RequestSpec spec) {
   Record record{.expected = {}, .num_prompt = static_cast<int>(spec.prompt.size()), .outputs = {}};
+  record.judges = spec.params.num_prompt_logprobs >= 0;
+  fair_ &= !record.judges && spec.priority == 0;
   const RequestId id = spec.id;
-  const bool fits = record.num_prompt < options_.max_model_len;
+  const bool fits = record.num_prompt <= options_.max_model_len;
   if (fits) record.expected = RunAlone(spec.prompt, spec.params, options_.max_model_len);
   SPRY_RETURN_IF_ERROR(scheduler_.Submit(std::move(spec)));
   records_[id] = std::move(record);
@@ -65,7 +67,7 @@ Result<Scheduler::Outcome> Simulation::Step() {
 Status Simulation::Commit() {
   results_ = device_.Retire();
   events_.clear();
-  scheduler_.Commit(results_, events_);
+  scheduler_.Commit({.rows = results_.rows, .logprobs = results_.logprobs}, events_);
   for (const TokenEvent& event : events_) SPRY_RETURN_IF_ERROR(CheckEvent(event));
   return scheduler_.CheckIntegrity();
 }
@@ -91,16 +93,19 @@ Status Simulation::Drain() {
 Status Simulation::CheckPlan() const {
   int num_tokens = 0;
   int num_samples = 0;
+  int num_targets = 0;
   bool after_prompt = false;
   std::set<RowId> rows;
   for (const PlannedRow& row : plan_.rows) {
     num_tokens += row.num_tokens;
-    num_samples += row.sample ? 1 : 0;
+    num_samples += row.num_samples;
+    num_targets += row.num_samples - (row.draws ? 1 : 0);
+    if (row.num_samples > row.num_tokens) return Internal("more samples than tokens");
     if (!rows.insert(row.row).second) return Internal("a row is planned twice");
     if (row.num_tokens <= 0) return Internal("a row computes nothing");
     if (row.decode) {
       if (after_prompt) return Internal("a decode row follows a prompt row");
-      if (row.num_tokens != 1 || !row.sample || row.tokens != nullptr) {
+      if (row.num_tokens != 1 || row.num_samples != 1 || !row.draws || row.tokens != nullptr) {
         return Internal("a decode row is not one sampled token of the device's own");
       }
     } else {
@@ -114,6 +119,10 @@ Status Simulation::CheckPlan() const {
                                 plan_.num_tokens, options_.max_step_tokens));
   }
   if (num_samples != plan_.num_samples) return Internal("the count of samples is wrong");
+  if (num_targets != plan_.num_targets || num_targets > options_.max_targets) {
+    return Internal(fmt::format("the step judges {} tokens, says {}, may judge {}", num_targets,
+                                plan_.num_targets, options_.max_targets));
+  }
   if (static_cast<int>(plan_.block_writes.size()) > options_.max_block_writes) {
     return Internal("too many block writes");
   }
@@ -123,17 +132,33 @@ Status Simulation::CheckPlan() const {
   return CheckNobodyStarves(rows);
 }
 
-// A running request computes in every step, until all that it may give is on its way.
+// A running request computes in every step, until all that it may give is on its way; or, where
+// prompts are judged or some come first, until the step's budget is spent on those before it.
 Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
   for (const auto& [id, record] : records_) {
     const Request* request = scheduler_.Find(id);
     if (request == nullptr || request->state != RequestState::kRunning) continue;
+    const bool spent = plan_.num_tokens == options_.max_step_tokens ||
+                       (OwesTargets(*request) && plan_.num_targets == options_.max_targets);
+    if (!fair_ && spent && !PassedOver(*request, planned)) continue;
     const int num_outputs = request->num_outputs() + request->outputs_in_flight;
     if (!planned.contains(request->row) && num_outputs < request->params.max_outputs) {
       return Internal(fmt::format("running request {} got nothing", id.value()));
     }
   }
   return {};
+}
+
+// Whether the step computes for one that comes behind `request`, which got nothing. Where prompts
+// are judged, others may have use for what it has not.
+bool Simulation::PassedOver(const Request& request, const std::set<RowId>& planned) const {
+  if (OwesTargets(request)) return false;
+  for (const auto& [id, record] : records_) {
+    const Request* other = scheduler_.Find(id);
+    if (other == nullptr || other->state != RequestState::kRunning) continue;
+    if (planned.contains(other->row) && ComesFirst()(&request, other)) return true;
+  }
+  return false;
 }
 
 Status Simulation::CheckNothingChanged(int num_free, const SchedulerStats& before) const {
@@ -170,10 +195,34 @@ Status Simulation::CheckEvent(const TokenEvent& event) {
     }
     record.outputs.push_back(event.token);
   }
+  SPRY_RETURN_IF_ERROR(CheckPromptLogprobs(event, record));
   if (event.finish == FinishReason::kNone) return {};
   record.live = false;
   if (event.finish != record.expected.finish) return wrong("ends otherwise than alone");
   if (record.outputs.size() != record.expected.outputs.size()) return wrong("ends too early");
+  return {};
+}
+
+// Each comes once, in order, and all of them before the first output.
+Status Simulation::CheckPromptLogprobs(const TokenEvent& event, Record& record) const {
+  const auto wrong = [&](std::string_view what) {
+    return Internal(fmt::format("request {}, prompt token {}: {}", event.request.value(),
+                                record.num_judged + 1, what));
+  };
+  for (size_t i = 0; i < event.prompt_logprobs.size(); ++i) {
+    if (!record.judges) return wrong("nobody asked for it");
+    const int index = event.first_prompt_logprob + static_cast<int>(i);
+    if (index != record.num_judged + 1 || index >= record.num_prompt) return wrong("out of turn");
+    const TokenLogprobs& expected = record.expected.prompt_logprobs[record.num_judged++];
+    const TokenLogprobs& found = event.prompt_logprobs[i];
+    if (found.rank != expected.rank || found.chosen.token != expected.chosen.token) {
+      return wrong("judged otherwise than alone");
+    }
+  }
+  const bool goes_on = event.has_token || event.finish == FinishReason::kLength;
+  if (record.judges && goes_on && record.num_judged != record.num_prompt - 1) {
+    return wrong("missing");
+  }
   return {};
 }
 

@@ -42,23 +42,28 @@ class Simulation {
   struct Record {
     Expected expected;
     int num_prompt = 0;
+    int num_judged = 0;  // of the prompt's tokens, those whose log-probabilities came
+    bool judges = false;
     std::vector<TokenId> outputs;
     bool live = true;
   };
 
   Status CheckPlan() const;
   Status CheckNobodyStarves(const std::set<RowId>& planned) const;
+  bool PassedOver(const Request& request, const std::set<RowId>& planned) const;
   Status CheckNothingChanged(int num_free, const SchedulerStats& before) const;
   Status CheckEvent(const TokenEvent& event);
+  Status CheckPromptLogprobs(const TokenEvent& event, Record& record) const;
 
   SchedulerOptions options_;
   BlockPool pool_;
   Scheduler scheduler_;
   FakeDevice device_;
   BatchPlan plan_;
-  std::vector<RowResult> results_;
+  FakeDevice::Results results_;
   std::vector<TokenEvent> events_;
   std::map<RequestId, Record> records_;
+  bool fair_ = true;  // nobody may take from a running request what it had before
 };
 
 }  // namespace spry::testing

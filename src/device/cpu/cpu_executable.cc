@@ -78,10 +78,10 @@ Status CpuExecutable::Launch(StepId step) {
   return {};
 }
 
-Result<const RowResult*> CpuExecutable::Poll(StepId step) {
+Result<const StepResult*> CpuExecutable::Poll(StepId step) {
   const StepResult& result = ring_.result(step);
   CHECK(*result.step == step.value() + 1);  // Launch has run it to its end
-  return static_cast<const RowResult*>(result.rows);
+  return &result;
 }
 
 Status CpuExecutable::CopyLogits(std::span<float> logits) {

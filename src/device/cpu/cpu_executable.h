@@ -29,7 +29,7 @@ class CpuExecutable final : public Executable {
 
   StepSlot Slot(StepId step) override { return ring_.slot(step); }
   Status Launch(StepId step) override;
-  Result<const RowResult*> Poll(StepId step) override;
+  Result<const StepResult*> Poll(StepId step) override;
   Status CopyLogits(std::span<float> logits) override;
 
   // For tests of single ops: where a tensor of the program lies.

@@ -30,7 +30,6 @@ Result<KernelChoice> ChooseKernels(CpuIsa isa, const CpuFeatures& features) {
   if (!features.avx2) {
     return InvalidArgument("this machine lacks AVX2, FMA or F16C; the CPU device needs them");
   }
-  if (isa == CpuIsa::kAmx) return Unimplemented("this build of spry has no amx kernels");
   KernelChoice choice{
       .name = "reference", .table = ReferenceKernels(), .attention = {ReferenceAttention()}};
   if (isa == CpuIsa::kReference) return choice;

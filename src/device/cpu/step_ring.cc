@@ -41,9 +41,14 @@ void StepRing::Stage(const void* args, const StepState& state, Worker& worker) {
 void StepRing::Advance(const void* args, const StepState& state, Worker& worker) {
   const StepRing& ring = *static_cast<const StepRing*>(args);
   const StepResult& result = ring.result(ring.step_);
-  const Share share = ShareOf(state.header->num_rows, worker);
-  for (int64_t r = share.begin; r < share.end; ++r) {
+  const Share rows = ShareOf(state.header->num_rows, worker);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
     AdvanceRow(state, static_cast<int32_t>(r), result.rows[r]);
+  }
+  const Share samples = ShareOf(state.header->num_samples, worker);
+  for (int64_t l = samples.begin; l < samples.end; ++l) {
+    if (!ReportsLogprobs(state, static_cast<int32_t>(l))) continue;
+    result.logprobs[l] = state.sampled[l].logprobs;
   }
   worker.Barrier();
   if (worker.index() != 0) return;

@@ -1,5 +1,6 @@
-// advance (ops/advance.h): one thread a row, then the tag. The host reads the ring while this
-// runs: rows are written in full before the tag, with system scope, and never read back.
+// advance (ops/advance.h): one thread a row, one thread a sample, then the tag. The host reads the
+// ring while this runs: what it may read is written before the tag, with system scope, and never
+// read back.
 #include <cuda/atomic>
 
 #include <algorithm>
@@ -21,15 +22,24 @@ struct AdvanceArgs {
   std::byte* best_draws = nullptr;
 };
 
-// Writes what `count`, `num_top` and logprobs say is valid, in words.
-__device__ void WriteResult(const RowResult& from, RowResult* to) {
-  static_assert(offsetof(RowResult, top) % sizeof(uint32_t) == 0);
-  static_assert(sizeof(TokenLogprob) == 2 * sizeof(uint32_t));
-  const int32_t words =
-      static_cast<int32_t>(offsetof(RowResult, top) / sizeof(uint32_t)) + 2 * from.num_top;
+template <typename T>
+__device__ void WriteWords(const T& from, T* to, int32_t words) {
   const auto* source = reinterpret_cast<const uint32_t*>(&from);
   auto* target = reinterpret_cast<uint32_t*>(to);
   for (int32_t i = 0; i < words; ++i) target[i] = source[i];
+}
+
+// Writes what num_top says is valid.
+__device__ void WriteLogprobs(const TokenLogprobs& from, TokenLogprobs* to) {
+  static_assert(sizeof(TokenLogprob) == 2 * sizeof(uint32_t));
+  constexpr int32_t kHead = offsetof(TokenLogprobs, top) / sizeof(uint32_t);
+  WriteWords(from, to, kHead + 2 * from.num_top);
+}
+
+// `bytes` further on in the ring.
+template <typename T>
+__device__ T* AtEntry(T* first, int64_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(first) + bytes);
 }
 
 __global__ void __launch_bounds__(kMaxThreads)
@@ -38,20 +48,26 @@ __global__ void __launch_bounds__(kMaxThreads)
   AwaitPrevious();
   const uint64_t step = *args.rings.step_counter;
   const int64_t bytes = static_cast<int64_t>(step % args.rings.size) * args.rings.result_bytes;
-  auto* rows = reinterpret_cast<RowResult*>(
-      reinterpret_cast<std::byte*>(args.rings.first_result.rows) + bytes);
+  RowResult* rows = AtEntry(args.rings.first_result.rows, bytes);
   for (int32_t r = static_cast<int32_t>(threadIdx.x); r < state.header->num_rows; r += blockDim.x) {
     const int32_t l = state.rows[r].sample_index;
     if (draw.best != nullptr && l >= 0) TakeBest(draw, l, state.sampled[l]);
     RowResult result;
     AdvanceRow(state, r, result);
-    WriteResult(result, &rows[r]);
+    WriteWords(result, &rows[r], sizeof(RowResult) / sizeof(uint32_t));
+  }
+  // Rows that are drawn as their logits come ask for none.
+  if (draw.best == nullptr) {
+    TokenLogprobs* logprobs = AtEntry(args.rings.first_result.logprobs, bytes);
+    for (int32_t l = static_cast<int32_t>(threadIdx.x); l < state.header->num_samples;
+         l += blockDim.x) {
+      if (ReportsLogprobs(state, l)) WriteLogprobs(state.sampled[l].logprobs, &logprobs[l]);
+    }
   }
   // The release by one thread covers what the barrier has brought before it.
   __syncthreads();
   if (threadIdx.x != 0) return;
-  auto* tag = reinterpret_cast<uint64_t*>(
-      reinterpret_cast<std::byte*>(args.rings.first_result.step) + bytes);
+  uint64_t* tag = AtEntry(args.rings.first_result.step, bytes);
   *args.rings.step_counter = step + 1;
   ::cuda::atomic_ref<uint64_t, ::cuda::thread_scope_system>(*tag).store(
       step + 1, ::cuda::memory_order_release);

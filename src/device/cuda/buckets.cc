@@ -49,7 +49,10 @@ LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, const R
     shape.samples = MixedSamples(shape.samples);
   }
   shape.tokens = std::min(shape.tokens, limits.max_tokens);
-  shape.samples = std::min(shape.samples, limits.max_samples);
+  // More samples than rows are those of prompts whose log-probabilities are asked for.
+  const int32_t most_samples =
+      header.num_samples <= header.num_rows ? limits.max_rows : limits.max_samples;
+  shape.samples = std::min({shape.samples, most_samples, limits.max_samples});
   shape.rows = std::min(shape.tokens, limits.max_rows);  // a row has at least one token
   return shape;
 }

@@ -86,16 +86,16 @@ class CudaExecutable final : public Executable {
     return LaunchPieces(graphs);
   }
 
-  Result<const RowResult*> Poll(StepId step) override {
+  Result<const StepResult*> Poll(StepId step) override {
     const StepResult& result = results_[step.value() % results_.size()];
-    if (HasArrived(result, step)) return static_cast<const RowResult*>(result.rows);
-    if (++polls_ % kPollsPerCheck != 0) return static_cast<const RowResult*>(nullptr);
+    if (HasArrived(result, step)) return &result;
+    if (++polls_ % kPollsPerCheck != 0) return static_cast<const StepResult*>(nullptr);
     const cudaError_t error = cudaStreamQuery(stream_.get());
-    if (error == cudaErrorNotReady) return static_cast<const RowResult*>(nullptr);
+    if (error == cudaErrorNotReady) return static_cast<const StepResult*>(nullptr);
     if (error != cudaSuccess) {
       return CudaStatus(error, fmt::format("a kernel at or before step {}", step.value()));
     }
-    if (HasArrived(result, step)) return static_cast<const RowResult*>(result.rows);
+    if (HasArrived(result, step)) return &result;
     return Internal(fmt::format("cuda: step {} ended without a result", step.value()));
   }
 

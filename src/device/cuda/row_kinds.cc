@@ -10,8 +10,9 @@ RowKinds RowKindTracker::Update(const StepSlot& slot) {
   }
   RowKinds kinds{.plain = true, .in_order = slot.header->num_tokens == slot.header->num_rows};
   for (int32_t r = 0; r < slot.header->num_rows; ++r) {
-    kinds.plain &= plain_[slot.rows[r].row] != 0;
-    kinds.in_order &= slot.rows[r].sample_index == r;
+    const SlotRow& row = slot.rows[r];
+    kinds.plain &= plain_[row.row] != 0 && row.num_samples <= 1 && row.next_token < 0;
+    kinds.in_order &= row.sample_index == r;
   }
   return kinds;
 }

@@ -10,7 +10,7 @@
 namespace spry::cuda {
 
 struct RowKinds {
-  bool plain = false;     // every row is greedy or has a temperature, and nothing else
+  bool plain = false;     // every row is greedy or has a temperature, and asks for nothing else
   bool in_order = false;  // row r has one token, and its logits are the r-th
 };
 

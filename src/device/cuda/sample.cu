@@ -4,6 +4,7 @@
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/packed_logit.cuh"
+#include "ops/logprobs.h"
 #include "ops/math.h"
 #include "ops/random.h"
 
@@ -84,9 +85,9 @@ __device__ void ReportLogprobs(const Logits& logits, float max, int32_t wanted, 
   const uint64_t rank = BlockSum(above) + 1;
   const int32_t num_top = min(min(wanted, kMaxLogprobs), logits.count);
   if (threadIdx.x == 0) {
-    sampled.rank = static_cast<int32_t>(rank);
-    sampled.chosen = {.token = TokenId(token), .logprob = chosen - max - log_sum};
-    sampled.num_top = num_top;
+    sampled.logprobs.rank = static_cast<int32_t>(rank);
+    sampled.logprobs.chosen = {.token = TokenId(token), .logprob = chosen - max - log_sum};
+    sampled.logprobs.num_top = num_top;
   }
   uint64_t last = UINT64_MAX;
   for (int32_t n = 0; n < num_top; ++n) {
@@ -97,8 +98,8 @@ __device__ void ReportLogprobs(const Logits& logits, float max, int32_t wanted, 
     });
     last = BlockMax(next);
     if (threadIdx.x != 0) continue;
-    sampled.top[n] = {.token = TokenId(PackedId(last)),
-                      .logprob = logits.data[PackedId(last)] - max - log_sum};
+    sampled.logprobs.top[n] = {.token = TokenId(PackedId(last)),
+                               .logprob = logits.data[PackedId(last)] - max - log_sum};
   }
 }
 
@@ -255,23 +256,10 @@ __device__ void UnmaskStops(const RowParams& params, float* logits, const float*
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
-    SampleKernel(View<float> all_logits, int32_t vocab_size, StepState state) {
-  const int32_t l = static_cast<int32_t>(blockIdx.x);
-  if (l >= state.header->num_samples) return;
-  const StagedRow& staged = state.rows[state.sample_rows[l]];
-  if (!staged.live) return;
-  const RowState& row = state.row_states[staged.row];
-  Sampled& sampled = state.sampled[l];
-  const Logits logits{.data = all_logits.Row(l), .count = vocab_size};
-  const uint64_t raw_largest = FindLargest(logits);
-  const float raw_max = PackedValue(raw_largest);
-  const bool saw_nan = HasNan(logits) || !isfinite(raw_max);  // infinity: as useless as a NaN
-  if (threadIdx.x == 0) sampled.saw_nan = saw_nan;
-  if (saw_nan) return;
+// The token of a row that may have filters and masked stop ids. The logits are changed for a while.
+__device__ int32_t Choose(const Logits& logits, const RowState& row, uint64_t largest) {
   const bool mask_stops = row.num_outputs < row.params.min_outputs && row.params.num_stop_ids > 0;
   __shared__ float kept_stops[kMaxStopTokenIds];
-  uint64_t largest = raw_largest;
   if (mask_stops) {
     if (threadIdx.x == 0) MaskStops(row.params, logits.data, kept_stops);
     __syncthreads();
@@ -281,14 +269,33 @@ __global__ void __launch_bounds__(kThreads)
   const float max = PackedValue(largest);
   const bool draws = row.params.temperature > 0.0f && max > -INFINITY;
   const int32_t token = draws ? Draw(logits, row, max) : PackedId(largest);
-  if (threadIdx.x == 0) sampled.token = token;
   if (mask_stops) {
     __syncthreads();
     if (threadIdx.x == 0) UnmaskStops(row.params, logits.data, kept_stops);
     __syncthreads();
   }
-  if (row.params.num_logprobs < 0) return;
-  ReportLogprobs(logits, raw_max, row.params.num_logprobs, sampled, token);
+  return token;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    SampleKernel(View<float> all_logits, int32_t vocab_size, StepState state) {
+  const int32_t l = static_cast<int32_t>(blockIdx.x);
+  if (l >= state.header->num_samples) return;
+  const StagedRow& staged = state.rows[state.sample_rows[l]];
+  if (!staged.live) return;
+  Sampled& sampled = state.sampled[l];
+  const Logits logits{.data = all_logits.Row(l), .count = vocab_size};
+  const uint64_t largest = FindLargest(logits);
+  const float max = PackedValue(largest);
+  const bool saw_nan = HasNan(logits) || !isfinite(max);  // infinity: as useless as a NaN
+  if (threadIdx.x == 0) sampled.saw_nan = saw_nan;
+  if (saw_nan) return;
+  const int32_t target = state.sample_targets[l];
+  const int32_t token =
+      target >= 0 ? target : Choose(logits, state.row_states[staged.row], largest);
+  if (threadIdx.x == 0) sampled.token = token;
+  const int32_t wanted = LogprobsWanted(state, l);
+  if (wanted >= 0) ReportLogprobs(logits, max, wanted, sampled, token);
 }
 
 struct SampleArgs {

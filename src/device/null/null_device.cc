@@ -40,7 +40,7 @@ class NullExecutable final : public Executable {
     for (int i = 0; i < header.num_block_writes; ++i) {
       ApplyBlockWrite(limits_, state_, slot.block_writes[i]);
     }
-    for (int r = 0; r < header.num_rows; ++r) Run(slot, r, results_[ring].rows[r]);
+    for (int r = 0; r < header.num_rows; ++r) Run(slot, r, results_[ring]);
     if (options_.step_nanos > 0) {
       const int64_t now = options_.clock->NowNanos();
       last_ready_nanos_ = std::max(now, last_ready_nanos_) + options_.step_nanos;
@@ -50,13 +50,13 @@ class NullExecutable final : public Executable {
     return {};
   }
 
-  Result<const RowResult*> Poll(StepId step) override {
+  Result<const StepResult*> Poll(StepId step) override {
     const size_t ring = step.value() % results_.size();
     CHECK(*results_[ring].step == step.value() + 1);
     if (options_.step_nanos > 0 && options_.clock->NowNanos() < ready_nanos_[ring]) {
-      return static_cast<const RowResult*>(nullptr);
+      return static_cast<const StepResult*>(nullptr);
     }
-    return static_cast<const RowResult*>(results_[ring].rows);
+    return static_cast<const StepResult*>(&results_[ring]);
   }
 
   Status CopyLogits(std::span<float>) override {
@@ -64,17 +64,36 @@ class NullExecutable final : public Executable {
   }
 
  private:
-  // Only the last token of a row matters here, so the token arrays stay untouched.
-  void Run(const StepSlot& slot, int32_t r, RowResult& result) {
+  // Only sampled tokens matter here, so the token arrays stay untouched.
+  void Run(const StepSlot& slot, int32_t r, StepResult& result) {
     const SlotRow& slot_row = slot.rows[r];
     const StagedRow row = StageRow(state_, slot_row, r);
-    if (row.live && row.sample_index >= 0) {
-      const int32_t last = row.num_tokens - 1;
-      const int32_t token = slot_row.decode ? state_.row_states[row.row].last_token
-                                            : slot.token_ids[row.query_start + last];
-      state_.sampled[row.sample_index] = {.token = NullToken(token, row.start + last, vocab_size_)};
+    if (row.live) {
+      for (int32_t i = row.num_tokens - row.num_samples; i < row.num_tokens; ++i) {
+        StageSample(state_, slot, row, r, i);
+        Sample(slot, r, i);
+      }
     }
-    AdvanceRow(state_, r, result);
+    AdvanceRow(state_, r, result.rows[r]);
+    if (!row.live) return;
+    for (int32_t l = row.sample_index; l < row.sample_index + row.num_samples; ++l) {
+      if (!ReportsLogprobs(state_, l)) continue;
+      const TokenId token(state_.sampled[l].token);
+      result.logprobs[l] = {.rank = 1, .chosen = {.token = token}};
+    }
+  }
+
+  void Sample(const StepSlot& slot, int32_t r, int32_t i) {
+    const StagedRow& row = state_.rows[r];
+    const int32_t l = row.sample_index + i - (row.num_tokens - row.num_samples);
+    const int32_t target = state_.sample_targets[l];
+    if (target >= 0) {
+      state_.sampled[l] = {.token = target};
+      return;
+    }
+    const int32_t token = slot.rows[r].decode ? state_.row_states[row.row].last_token
+                                              : slot.token_ids[row.query_start + i];
+    state_.sampled[l] = {.token = NullToken(token, row.start + i, vocab_size_)};
   }
 
   StepLimits limits_;

@@ -7,6 +7,7 @@
 #include "device/cpu/reference/kernels.h"
 #include "device/cpu/reference/lanes.h"
 #include "device/cpu/stop_mask.h"
+#include "ops/logprobs.h"
 #include "ops/math.h"
 #include "ops/ordered_key.h"
 #include "ops/random.h"
@@ -88,16 +89,23 @@ int32_t FindTop(const float* logits, int32_t vocab_size, int32_t count, TokenLog
   return found;
 }
 
-void ReportLogprobs(const float* logits, int32_t vocab_size, float max, int32_t wanted,
-                    Sampled& sampled) {
+struct TokenQuery {
+  int32_t token = 0;
+  int32_t num_top = 0;  // wanted
+};
+
+TokenLogprobs MakeLogprobs(const float* logits, int32_t vocab_size, float max,
+                           const TokenQuery& query) {
+  TokenLogprobs result;
   const float log_sum = LogOfSum(logits, vocab_size, max);
   const auto logprob = [=](float logit) { return logit - max - log_sum; };
-  sampled.rank = RankOf(logits, vocab_size, sampled.token);
-  sampled.chosen = {.token = TokenId(sampled.token), .logprob = logprob(logits[sampled.token])};
-  sampled.num_top = FindTop(logits, vocab_size, std::min(wanted, kMaxLogprobs), sampled.top);
-  for (int32_t i = 0; i < sampled.num_top; ++i) {
-    sampled.top[i].logprob = logprob(sampled.top[i].logprob);
+  result.rank = RankOf(logits, vocab_size, query.token);
+  result.chosen = {.token = TokenId(query.token), .logprob = logprob(logits[query.token])};
+  result.num_top = FindTop(logits, vocab_size, std::min(query.num_top, kMaxLogprobs), result.top);
+  for (int32_t i = 0; i < result.num_top; ++i) {
+    result.top[i].logprob = logprob(result.top[i].logprob);
   }
+  return result;
 }
 
 // ---- filters ----
@@ -230,23 +238,31 @@ int32_t Draw(const RowState& row, std::span<const float> logits, float max, uint
   return best;
 }
 
-void SampleRow(const RowState& row, std::span<float> logits, uint32_t* masses, Sampled& sampled) {
+// `max` is of the raw logits.
+int32_t Choose(const RowState& row, std::span<float> logits, float max, uint32_t* masses) {
+  const int32_t vocab_size = static_cast<int32_t>(logits.size());
+  const bool mask_stops = row.num_outputs < row.params.min_outputs;
+  const RowParams unmasked;
+  const StopMask mask(mask_stops ? row.params : unmasked, logits.data());
+  if (mask_stops) max = FindExtremes(logits.data(), vocab_size).max;
+  // Were every id a stop id, nothing would be left to draw from: the first is as good as any.
+  const bool draws = row.params.temperature > 0.0f && max > -kInfinity;
+  return draws ? Draw(row, logits, max, masses) : FirstOf(logits.data(), max, vocab_size);
+}
+
+void Sample(const StepState& state, int32_t l, std::span<float> logits, uint32_t* masses) {
+  Sampled& sampled = state.sampled[l];
   const int32_t vocab_size = static_cast<int32_t>(logits.size());
   const Extremes raw = FindExtremes(logits.data(), vocab_size);
   sampled.saw_nan = raw.has_nan || !std::isfinite(raw.max);  // an infinity is as useless as a NaN
   if (sampled.saw_nan) return;
-  {
-    const bool mask_stops = row.num_outputs < row.params.min_outputs;
-    const RowParams unmasked;
-    const StopMask mask(mask_stops ? row.params : unmasked, logits.data());
-    const float max = mask_stops ? FindExtremes(logits.data(), vocab_size).max : raw.max;
-    // Were every id a stop id, nothing would be left to draw from: the first is as good as any.
-    const bool draws = row.params.temperature > 0.0f && max > -kInfinity;
-    sampled.token =
-        draws ? Draw(row, logits, max, masses) : FirstOf(logits.data(), max, vocab_size);
-  }
-  if (row.params.num_logprobs < 0) return;
-  ReportLogprobs(logits.data(), vocab_size, raw.max, row.params.num_logprobs, sampled);
+  const RowState& row = state.row_states[state.rows[state.sample_rows[l]].row];
+  const int32_t target = state.sample_targets[l];
+  sampled.token = target >= 0 ? target : Choose(row, logits, raw.max, masses);
+  const int32_t wanted = LogprobsWanted(state, l);
+  if (wanted < 0) return;
+  sampled.logprobs =
+      MakeLogprobs(logits.data(), vocab_size, raw.max, {.token = sampled.token, .num_top = wanted});
 }
 
 // By sampled rows.
@@ -256,10 +272,9 @@ void Run(const void* opaque, const StepState& state, Worker& worker) {
   uint32_t* masses = reinterpret_cast<uint32_t*>(*args.masses) + worker.index() * vocab_size;
   const Share share = ShareOf(state.header->num_samples, worker);
   for (int64_t l = share.begin; l < share.end; ++l) {
-    const StagedRow& row = state.rows[state.sample_rows[l]];
-    if (!row.live) continue;
+    if (!state.rows[state.sample_rows[l]].live) continue;
     const std::span<float> logits(args.logits.Row(l), vocab_size);
-    SampleRow(state.row_states[row.row], logits, masses, state.sampled[l]);
+    Sample(state, static_cast<int32_t>(l), logits, masses);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "device/cpu/simd/sample_row.h"
+#include "ops/logprobs.h"
 
 namespace spry {
 namespace {
@@ -22,11 +23,12 @@ struct SampleArgs {
   std::byte* const* scratch = nullptr;  // RowPart [workers][max_samples], then the lists
 };
 
-enum class RowKind { kPadding, kGreedy, kDraw, kOwn };
+enum class RowKind { kPadding, kTarget, kGreedy, kDraw, kOwn };
 
 RowKind KindOf(const StepState& state, int64_t l) {
   const StagedRow& staged = state.rows[state.sample_rows[l]];
   if (!staged.live) return RowKind::kPadding;
+  if (state.sample_targets[l] >= 0) return RowKind::kTarget;
   const RowState& row = state.row_states[staged.row];
   const RowParams& params = row.params;
   if (row.num_outputs < params.min_outputs && params.num_stop_ids > 0) return RowKind::kOwn;
@@ -116,8 +118,11 @@ class SampleRun {
     Sampled& sampled = state_.sampled[l];
     sampled.saw_nan = IsUseless(scan);
     if (sampled.saw_nan) return;
-    sampled.token = kind == RowKind::kGreedy ? scan.first
-                                             : sampler_.Pick(StateOf(l), args_.logits.Row(l), scan);
+    switch (kind) {
+      case RowKind::kTarget: sampled.token = state_.sample_targets[l]; break;
+      case RowKind::kGreedy: sampled.token = scan.first; break;
+      default: sampled.token = sampler_.Pick(StateOf(l), args_.logits.Row(l), scan);
+    }
     Report(l, scan, sampled);
   }
 
@@ -135,7 +140,7 @@ class SampleRun {
   }
 
   void Report(int64_t l, const LogitScan& scan, Sampled& sampled) {
-    const int32_t wanted = StateOf(l).params.num_logprobs;
+    const int32_t wanted = LogprobsWanted(state_, static_cast<int32_t>(l));
     if (wanted >= 0) sampler_.ReportLogprobs(args_.logits.Row(l), scan.max, wanted, sampled);
   }
 

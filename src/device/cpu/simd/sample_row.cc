@@ -161,15 +161,16 @@ int32_t RowSampler::FindTop(const float* logits, int32_t wanted, TokenLogprob* t
 
 void RowSampler::ReportLogprobs(const float* logits, float max, int32_t wanted,
                                 Sampled& sampled) const {
+  TokenLogprobs& result = sampled.logprobs;
   const float log_sum = Log(kernels_.sum_of_exp(logits, vocab_size_, max));
   const auto logprob = [=](float logit) { return logit - max - log_sum; };
   const float chosen = logits[sampled.token];
-  sampled.rank = static_cast<int32_t>(1 + kernels_.count_above(logits, vocab_size_, chosen) +
-                                      kernels_.count_equal(logits, sampled.token, chosen));
-  sampled.chosen = {.token = TokenId(sampled.token), .logprob = logprob(chosen)};
-  sampled.num_top = FindTop(logits, std::min(wanted, kMaxLogprobs), sampled.top);
-  for (int32_t i = 0; i < sampled.num_top; ++i) {
-    sampled.top[i].logprob = logprob(sampled.top[i].logprob);
+  result.rank = static_cast<int32_t>(1 + kernels_.count_above(logits, vocab_size_, chosen) +
+                                     kernels_.count_equal(logits, sampled.token, chosen));
+  result.chosen = {.token = TokenId(sampled.token), .logprob = logprob(chosen)};
+  result.num_top = FindTop(logits, std::min(wanted, kMaxLogprobs), result.top);
+  for (int32_t i = 0; i < result.num_top; ++i) {
+    result.top[i].logprob = logprob(result.top[i].logprob);
   }
 }
 

@@ -28,7 +28,7 @@ class RowSampler {
   // Logits are changed for a while and left as they were.
   int32_t Pick(const RowState& row, float* logits, const LogitScan& scan) const;
 
-  // Fills in rank, chosen and top for sampled.token. `max` is of the raw logits.
+  // Fills in sampled.logprobs for sampled.token. `max` is of the raw logits.
   void ReportLogprobs(const float* logits, float max, int32_t wanted, Sampled& sampled) const;
 
  private:
