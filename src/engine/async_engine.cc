@@ -172,6 +172,8 @@ void AsyncEngine::Take(const TokenEvent& event) {
   if (event.logprobs != nullptr) {
     output.logprobs = std::make_unique<TokenLogprobs>(*event.logprobs);
   }
+  output.prompt_logprobs.assign(event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+  output.first_prompt_position = event.first_prompt_logprob;
   if (event.finish == FinishReason::kError) {
     output.error = "the model gave no usable logits (NaN); the request was stopped";
   }

@@ -32,10 +32,10 @@ struct Output {
   TokenId token;
   FinishReason finish = FinishReason::kNone;
   int num_cached_tokens = 0;
-  std::unique_ptr<TokenLogprobs> logprobs;          // when asked for
-  std::vector<TokenLogprobs> prompt_logprobs;       // of prompt positions from first_prompt_position
+  std::unique_ptr<TokenLogprobs> logprobs;     // when asked for
+  std::vector<TokenLogprobs> prompt_logprobs;  // of prompt positions from first_prompt_position
   int first_prompt_position = 0;
-  std::string error;                                // with kError: what happened
+  std::string error;  // with kError: what happened
 };
 
 struct AsyncEngineOptions {
@@ -45,9 +45,9 @@ struct AsyncEngineOptions {
 // For /metrics and /health; each value is whole, the set is of nearly one moment.
 struct EngineStatus {
   SchedulerStats scheduler;
-  double kv_usage = 0;           // share of KV blocks in use
-  int64_t step_age_nanos = 0;    // since the step in work began; 0: none
-  bool lost = false;             // the device failed; every request has been ended with kError
+  double kv_usage = 0;         // share of KV blocks in use
+  int64_t step_age_nanos = 0;  // since the step in work began; 0: none
+  bool lost = false;           // the device failed; every request has been ended with kError
 };
 
 class AsyncEngine {
@@ -60,7 +60,8 @@ class AsyncEngine {
   AsyncEngine& operator=(const AsyncEngine&) = delete;
 
   // Checks the request at once: InvalidArgument as Engine::Submit; ResourceExhausted when as many
-  // wait as may; Unavailable when the device is lost. Outputs follow, the last with a finish reason.
+  // wait as may; Unavailable when the device is lost. Outputs follow, the last with a finish
+  // reason.
   Result<Ticket> Submit(GenerationRequest request);
   // Outputs on their way may still come. False for a ticket whose last output has been taken.
   bool Cancel(Ticket ticket);

@@ -39,6 +39,8 @@ class ChoiceText {
   bool finished() const { return finish_ != FinishReason::kNone; }
   FinishReason finish() const { return finish_; }
   const std::string& text() const { return text_; }
+  // What the last token made readable, stop strings not looked for.
+  std::string_view spelled() const { return spelled_; }
   const std::vector<TokenId>& token_ids() const { return token_ids_; }
   // Why a choice that finished with kStop did; both empty: by an end id of the model.
   const std::string* stop_string() const;
