@@ -24,7 +24,8 @@ class CountingExchange final : public HttpExchange {
     request_.body = std::move(body);
     request_.content_type = "application/json";
   }
-  const HttpRequest& request() const override { return request_; }
+  HttpRequest& request() override { return request_; }
+  void AddField(std::string, std::string) override {}
   void Send(HttpResponse response) override {
     fmt::print(stderr, "refused: {}\n", response.body);
     std::exit(1);

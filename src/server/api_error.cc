@@ -77,6 +77,10 @@ void WriteError(const ApiError& error, std::string& out) {
   json.EndObject();
 }
 
+HttpResponse ErrorAnswer(int status, std::string message) {
+  return ErrorAnswer({.status = status, .message = std::move(message)});
+}
+
 HttpResponse ErrorAnswer(const ApiError& error) {
   HttpResponse response{.status = error.status};
   if (error.status == 429 || error.status == 503) {

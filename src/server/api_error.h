@@ -28,5 +28,6 @@ void WriteError(const ApiError& error, std::string& out);
 
 // The answer; "try again later" comes with Retry-After.
 HttpResponse ErrorAnswer(const ApiError& error);
+HttpResponse ErrorAnswer(int status, std::string message);
 
 }  // namespace spry

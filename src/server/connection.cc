@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "server/error_response.h"
+#include "server/api_error.h"
 
 namespace spry {
 namespace {
@@ -38,7 +38,7 @@ class Connection::Exchange final : public HttpExchange {
       connection_->exchange_ = nullptr;
       connection_->Abandon();
     } else {
-      Send(ErrorResponse(500, "the request was dropped"));
+      Send(ErrorAnswer(500, "the request was dropped"));
     }
   }
 
@@ -253,7 +253,7 @@ void Connection::ServeInput() {
     input_.erase(0, reader_->Read(input_));
     const auto phase = reader_->phase();
     if (phase == RequestReader::Phase::kRefused) {
-      RefuseRequest(ErrorResponse(reader_->status(), reader_->message()));
+      RefuseRequest(ErrorAnswer(reader_->status(), reader_->message()));
     } else if (phase == RequestReader::Phase::kDone) {
       Dispatch();
     } else {
@@ -406,8 +406,8 @@ void Connection::OnDeadline() {
   const bool reads_request = state_ == State::kOpen && reader_ != nullptr && writer_.unsent() == 0;
   if (!reads_request) return Close();
   const bool in_head = reader_->phase() == RequestReader::Phase::kHead;
-  RefuseRequest(ErrorResponse(408, in_head ? "the request's head did not arrive in time"
-                                           : "the request's body did not arrive in time"));
+  RefuseRequest(ErrorAnswer(408, in_head ? "the request's head did not arrive in time"
+                                         : "the request's body did not arrive in time"));
   UpdateTimer();
 }
 

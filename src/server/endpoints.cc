@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <utility>
 
 #include "server/chat_page.h"
@@ -15,7 +14,6 @@
 namespace spry {
 namespace {
 
-constexpr std::string_view kModelsPath = "/v1/models/";
 constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 
 void SendJson(HttpExchange& exchange, std::string body) {
@@ -27,20 +25,6 @@ void SendPage(HttpExchange& exchange) {
                  .body = std::string(ChatPage()),
                  .fields = {{"Content-Security-Policy", std::string(kChatPagePolicy)},
                             {"X-Content-Type-Options", "nosniff"}}});
-}
-
-// "%2F" becomes '/': names of models have slashes, which clients escape.
-std::string DecodePath(std::string_view path) {
-  std::string text;
-  for (size_t i = 0; i < path.size(); ++i) {
-    int code = 0;
-    const bool escape =
-        path[i] == '%' && i + 2 < path.size() &&
-        std::from_chars(&path[i + 1], &path[i + 1] + 2, code, 16).ptr == &path[i + 1] + 2;
-    text += escape ? static_cast<char>(code) : path[i];
-    if (escape) i += 2;
-  }
-  return text;
 }
 
 void WriteText(std::string_view key, std::string_view value, JsonWriter& json) {
@@ -100,8 +84,9 @@ void Endpoints::Generate(Exchange exchange, Reader read) {
     return exchange->Send(ErrorAnswer(
         {.status = 503, .message = "the server is shutting down and takes no new requests"}));
   }
-  const HttpRequest& http = exchange->request();
+  HttpRequest& http = exchange->request();
   JsonBody body = ParseJsonBody(http);
+  std::string().swap(http.body);  // a long stream does not keep it
   ApiRequest request;
   std::optional<ApiError> error = std::move(body.error);
   if (!error) error = read(body.object, model_, request);
@@ -150,7 +135,7 @@ void Endpoints::Models(HttpExchange& exchange) const {
 }
 
 void Endpoints::Model(HttpExchange& exchange) const {
-  const std::string name = DecodePath(exchange.request().path.substr(kModelsPath.size()));
+  const std::string& name = exchange.request().parameter;
   if (!model_.IsServed(name)) return exchange.Send(ErrorAnswer(UnknownModel(name, model_)));
   std::string body;
   JsonWriter json(body);

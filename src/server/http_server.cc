@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "server/api_error.h"
 #include "server/connection.h"
-#include "server/error_response.h"
 #include "server/listener.h"
 
 namespace spry {
@@ -209,7 +209,7 @@ void HttpServerImpl::Welcome(Descriptor socket) {
     connection->Start();
   } else {
     connection->StartRefusing(
-        ErrorResponse(503, fmt::format("all {} connections are in use; try again later", limit)));
+        ErrorAnswer(503, fmt::format("all {} connections are in use; try again later", limit)));
   }
 }
 

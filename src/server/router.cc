@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "server/error_response.h"
+#include "server/api_error.h"
 
 namespace spry {
 namespace {
@@ -97,7 +97,7 @@ void Router::AddCorsFields(HttpExchange& exchange) const {
 
 HttpResponse Router::AnswerPreflight(const HttpRequest& request) const {
   if (!any_origin_ && !IsListedOrigin(request.origin)) {
-    return ErrorResponse(
+    return ErrorAnswer(
         400, fmt::format("the origin {} is not allowed; see --allowed-origins", request.origin));
   }
   HttpResponse response{.content_type = "text/plain; charset=utf-8", .body = "OK"};
@@ -119,7 +119,7 @@ void Router::Handle(std::shared_ptr<HttpExchange> exchange) const {
   // The guard looks at the path that routes are found by, or "/%761/models" would slip past it.
   const std::string path = Decoded(request.path);
   if (IsGuarded(path) && !keys_.Allow(request.authorization)) {
-    HttpResponse response = ErrorResponse(
+    HttpResponse response = ErrorAnswer(
         401, request.authorization.empty()
                  ? "this server needs an API key; send it as \"Authorization: Bearer KEY\""
                  : "the API key in the Authorization field is not one of this server's");
@@ -128,7 +128,7 @@ void Router::Handle(std::shared_ptr<HttpExchange> exchange) const {
   }
   const Route* const route = Find(path);
   if (route == nullptr) {
-    return exchange->Send(ErrorResponse(404, fmt::format("there is no {} here", path)));
+    return exchange->Send(ErrorAnswer(404, fmt::format("there is no {} here", path)));
   }
   auto method = route->methods.find(request.method);
   if (method == route->methods.end() && request.method == "HEAD") {
@@ -140,7 +140,7 @@ void Router::Handle(std::shared_ptr<HttpExchange> exchange) const {
       allowed += (allowed.empty() ? "" : ", ") + name;
       if (name == "GET" && !route->methods.contains("HEAD")) allowed += ", HEAD";
     }
-    HttpResponse response = ErrorResponse(
+    HttpResponse response = ErrorAnswer(
         405, fmt::format("{} does not take {}; it takes {}", path, request.method, allowed));
     response.fields.emplace_back("Allow", allowed);
     return exchange->Send(std::move(response));

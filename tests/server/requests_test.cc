@@ -266,10 +266,9 @@ TEST(Requests, BadOnesAreRefusedAndEndTheConnection) {
       EXPECT_EQ(answer.Field("Connection"), "close");
       EXPECT_EQ(answer.Field("Content-Type"), "application/json");
       EXPECT_THAT(answer.body,
-                  ::testing::MatchesRegex(fmt::format(
-                      R"(\{{"error":\{{"message":"[^"\\]+)"
-                      R"((\\.[^"\\]*)*","type":"[A-Za-z]+","param":null,"code":{}\}}\}})",
-                      bad.status)));
+                  ::testing::MatchesRegex(R"(\{"error":\{"message":"[^"\\]+)"
+                                          R"((\\.[^"\\]*)*","type":"[a-z_]+","param":null,)"
+                                          R"("code":("[a-z_]+"|null)\}\})"));
       EXPECT_TRUE(client.IsEnded());
     }
   }

@@ -100,6 +100,7 @@ ApiRig::Exchange ApiRig::Send(std::string method, std::string path, std::string 
                           ? path == endpoint.pattern
                           : path.starts_with(endpoint.pattern.substr(0, brace));
     if (!fits || method != endpoint.method) continue;
+    if (brace != std::string::npos) exchange->request().parameter = path.substr(brace);
     endpoint.handler(exchange);
     return exchange;
   }

@@ -17,7 +17,8 @@ class FakeExchange final : public HttpExchange {
  public:
   explicit FakeExchange(HttpRequest request) : request_(std::move(request)) {}
 
-  const HttpRequest& request() const override { return request_; }
+  HttpRequest& request() override { return request_; }
+  void AddField(std::string, std::string) override {}
 
   void Send(HttpResponse response) override {
     EXPECT_FALSE(done_ || streams_) << "answered twice";
@@ -46,7 +47,7 @@ class FakeExchange final : public HttpExchange {
   }
   void OnLeave(std::function<void()> left) override { left_ = std::move(left); }
 
-  // The client goes away.
+  // The client goes away; called from the event loop.
   void Leave() {
     done_ = true;
     if (left_) std::exchange(left_, {})();
