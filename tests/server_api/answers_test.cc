@@ -310,6 +310,20 @@ TEST(AnswersTest, SpecialTokensAreSkippedUnlessAskedFor) {
             kept);
 }
 
+TEST(AnswersTest, B026SpecialTokensStopOnlyWhereTheyAreText) {
+  ApiRig rig({.vocab_size = 320});
+  const std::vector<TokenId> ids = rig.Expected(Ids({40}), 100);
+  int at = 0;
+  while (!rig.tokenizer().IsSpecial(ids.at(at))) ++at;
+  const std::string body = R"({"prompt":[40],"max_tokens":100,"ignore_eos":true,"stop":[")" +
+                           std::string(rig.tokenizer().TokenBytes(ids[at])) + "\"]";
+  json::object answer = rig.Ask(kCompletions, body + "}");
+  EXPECT_EQ(answer.at("usage").at("completion_tokens"), 100);
+  answer = rig.Ask(kCompletions, body + R"(,"skip_special_tokens":false})");
+  EXPECT_EQ(answer.at("usage").at("completion_tokens"), at + 1);
+  EXPECT_EQ(answer.at("choices").at(0).at("finish_reason"), "stop");
+}
+
 TEST(AnswersTest, B067CacheSaltsAreKeptApart) {
   ApiRig rig;
   std::string prompt = "300";

@@ -121,6 +121,21 @@ TEST(LogprobsTest, B049TinyTemperatureAndTopPAreGreedy) {
   EXPECT_EQ(text(R"("top_p":1e-4)"), greedy);
 }
 
+TEST(LogprobsTest, B110TheModelsDefaultsHoldUnlessARequestSaysOtherwise) {
+  RigOptions options = CpuOptions();
+  options.defaults.temperature = 0;
+  ApiRig rig(std::move(options));
+  const std::vector<TokenId> greedy = Direct({TokenId(72)}, Greedy(16, 0)).ids;
+  const auto ids = [&](const std::string& fields) {
+    return Ids(
+        Choice(rig.Ask(kCompletions, R"({"prompt":[72],"return_token_ids":true)" + fields + "}"))
+            .at("token_ids"));
+  };
+  EXPECT_EQ(ids(""), greedy);
+  EXPECT_EQ(ids(R"(,"temperature":null)"), greedy);
+  EXPECT_NE(ids(R"(,"temperature":1.5,"seed":3)"), greedy);
+}
+
 TEST(LogprobsTest, CompletionsShape) {
   ApiRig rig(CpuOptions());
   const Said said = Direct({TokenId(72)}, Greedy(6, 2));
