@@ -26,6 +26,7 @@ struct Command {
 
 Command AddChat(CLI::App& parent);
 Command AddGenerate(CLI::App& parent);
+Command AddServe(CLI::App& parent);
 Command AddBenchLatency(CLI::App& parent);
 Command AddBenchThroughput(CLI::App& parent);
 Command AddBenchOverhead(CLI::App& parent);

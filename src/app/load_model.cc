@@ -57,9 +57,9 @@ Result<LoadedModel> LoadModel(const DeviceFlags& device_flags, const ModelFlags&
   if (checkpoint.vocab != nullptr) chat_template = ChatTemplateOf(*checkpoint.vocab);
   std::future<TokenizerResult> tokenizer = BuildTokenizer(std::move(checkpoint.vocab));
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(device_flags));
-  const std::string place = fmt::format("{} ({})", device->name(), device->info().description);
 
   LoadedModel model;
+  model.device = fmt::format("{} ({})", device->name(), device->info().description);
   model.chat_template = std::move(chat_template);
   {
     LoadProgress progress;
@@ -71,7 +71,7 @@ Result<LoadedModel> LoadModel(const DeviceFlags& device_flags, const ModelFlags&
   }
   SPRY_ASSIGN_OR_RETURN(model.tokenizer, tokenizer.get());
   model.config = std::move(checkpoint.config);
-  fmt::print(stderr, "device {}; {}\n", place, model.engine->memory_plan().ToString());
+  fmt::print(stderr, "device {}; {}\n", model.device, model.engine->memory_plan().ToString());
   const std::string stats = model.engine->runner().DeviceStats();
   if (!stats.empty()) fmt::print(stderr, "graphs: {}\n", stats);
   return model;

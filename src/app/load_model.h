@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "app/flags.h"
 #include "base/status.h"
@@ -16,6 +17,7 @@
 namespace spry {
 
 struct LoadedModel {
+  std::string device;  // its name and what it says of itself
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;  // null: the checkpoint has no vocabulary
   std::optional<ChatTemplateSource> chat_template;

@@ -46,10 +46,10 @@ int Run(int argc, char** argv) {
   bench.require_subcommand(1);
   bench.footer("Example:\n  spry bench latency model.gguf --batch-size 8");
   const Command commands[] = {
-      AddGenerate(parser),       AddChat(parser),           AddBenchLatency(bench),
-      AddBenchThroughput(bench), AddBenchOverhead(bench),   AddBenchAttention(bench),
-      AddBenchGemm(bench),       AddBenchPerplexity(bench), AddInspect(parser),
-      AddBackends(parser),
+      AddGenerate(parser),      AddChat(parser),           AddServe(parser),
+      AddBenchLatency(bench),   AddBenchThroughput(bench), AddBenchOverhead(bench),
+      AddBenchAttention(bench), AddBenchGemm(bench),       AddBenchPerplexity(bench),
+      AddInspect(parser),       AddBackends(parser),
   };
 
   try {

@@ -63,7 +63,7 @@ Status Engine::ValidatePrompt(const std::vector<TokenId>& prompt) const {
   return {};
 }
 
-Result<RequestId> Engine::Submit(GenerationRequest request) {
+Status Engine::Check(const GenerationRequest& request) const {
   SPRY_RETURN_IF_ERROR(Validate(request.sampling, program().vocab_size));
   SPRY_RETURN_IF_ERROR(ValidatePrompt(request.prompt));
   if (request.sampling.n != 1) {
@@ -74,6 +74,15 @@ Result<RequestId> Engine::Submit(GenerationRequest request) {
     return InvalidArgument(fmt::format(
         "priority is {}; other values than 0 need --scheduling-policy priority", request.priority));
   }
+  return MakeRowParams(request.sampling, eos_tokens_, /*drawn_seed=*/0).status();
+}
+
+double Engine::kv_usage() const {
+  return 1.0 - static_cast<double>(pool_->num_free()) / memory_plan().limits.num_blocks;
+}
+
+Result<RequestId> Engine::Submit(GenerationRequest request) {
+  SPRY_RETURN_IF_ERROR(Check(request));
   const RequestId id(next_request_);
   SPRY_ASSIGN_OR_RETURN(const RowParams params,
                         MakeRowParams(request.sampling, eos_tokens_, Mix64(seed_ + id.value())));

@@ -50,6 +50,9 @@ class Engine {
                                                 const Checkpoint& checkpoint,
                                                 const EngineOptions& options);
 
+  // Whether Submit would take it, but for the queue and the room that the prompt leaves. Any thread
+  // may ask.
+  Status Check(const GenerationRequest& request) const;
   // One answer: sampling.n is 1 (engine/choices.h makes choices of a request). InvalidArgument
   // names the field, what it was and what it may be; ResourceExhausted when the queue is full. The
   // engine is as before then.
@@ -64,6 +67,8 @@ class Engine {
   // Forgets cached prefixes; true when none is left (none was in use).
   bool ResetPrefixCache() { return pool_->ResetPrefixCache(); }
   SchedulerStats stats() const { return scheduler_->stats(); }
+  // Share of the KV blocks that running requests hold.
+  double kv_usage() const;
   const MemoryPlan& memory_plan() const { return runner_->memory_plan(); }
   const Program& program() const { return runner_->program(); }
   Status CheckIntegrity() const { return scheduler_->CheckIntegrity(); }

@@ -1,0 +1,205 @@
+#include "engine/async_engine.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace spry {
+
+Result<std::unique_ptr<AsyncEngine>> AsyncEngine::Start(std::unique_ptr<Engine> engine,
+                                                        const AsyncEngineOptions& options) {
+  const int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event < 0) {
+    return ResourceExhausted(
+        fmt::format("the system gives no eventfd ({}); raise ulimit -n", std::strerror(errno)));
+  }
+  std::unique_ptr<AsyncEngine> async(new AsyncEngine(std::move(engine), options, event));
+  async->thread_ = std::thread([self = async.get()] { self->Run(); });
+  return async;
+}
+
+AsyncEngine::AsyncEngine(std::unique_ptr<Engine> engine, const AsyncEngineOptions& options,
+                         int output_event)
+    : engine_(std::move(engine)),
+      options_(options),
+      output_event_(output_event) {}
+
+AsyncEngine::~AsyncEngine() {
+  Send({.kind = Command::Kind::kStop});
+  thread_.join();
+  close(output_event_);
+}
+
+// ---- the other thread ----
+
+Ticket AsyncEngine::Send(Command command) {
+  const Ticket ticket = command.ticket;
+  commands_.enqueue(std::move(command));
+  commands_sent_.fetch_add(1, std::memory_order_release);
+  commands_sent_.notify_one();
+  return ticket;
+}
+
+Result<Ticket> AsyncEngine::Submit(GenerationRequest request) {
+  if (published_.lost) return Unavailable("the device has failed; restart the server");
+  SPRY_RETURN_IF_ERROR(engine_->Check(request));
+  if (live() >= options_.max_live) {
+    return ResourceExhausted(
+        fmt::format("{} requests are running or waiting, as many as may: try again later", live()));
+  }
+  const Ticket ticket(next_ticket_++);
+  live_.insert(ticket);
+  return Send({.kind = Command::Kind::kSubmit,
+               .ticket = ticket,
+               .request = std::make_unique<GenerationRequest>(std::move(request))});
+}
+
+bool AsyncEngine::Cancel(Ticket ticket) {
+  if (live_.erase(ticket) == 0) return false;
+  Send({.kind = Command::Kind::kCancel, .ticket = ticket});
+  return true;
+}
+
+Ticket AsyncEngine::ResetPrefixCache() {
+  const Ticket ticket(next_ticket_++);
+  live_.insert(ticket);
+  return Send({.kind = Command::Kind::kReset, .ticket = ticket});
+}
+
+void AsyncEngine::TakeOutputs(std::vector<Output>& outputs) {
+  // Before the queue is read: an output that comes later makes it readable again.
+  uint64_t count = 0;
+  if (read(output_event_, &count, sizeof(count)) < 0) count = 0;
+  Output output;
+  while (outputs_.try_dequeue(output)) {
+    if (output.finish != FinishReason::kNone) live_.erase(output.ticket);
+    outputs.push_back(std::move(output));
+  }
+}
+
+EngineStatus AsyncEngine::status() const {
+  const int64_t began = published_.step_began;
+  return {.scheduler = {.running = published_.running,
+                        .waiting = published_.waiting,
+                        .preemptions = published_.preemptions,
+                        .prefix_query_tokens = published_.prefix_query_tokens,
+                        .prefix_hit_tokens = published_.prefix_hit_tokens},
+          .kv_usage = published_.kv_usage,
+          .step_age_nanos = began == 0 ? 0 : SteadyClock().NowNanos() - began,
+          .lost = published_.lost};
+}
+
+// ---- the engine thread ----
+
+void AsyncEngine::Run() {
+  const SteadyClock clock;
+  while (true) {
+    const uint32_t seen = commands_sent_.load(std::memory_order_acquire);
+    if (!TakeCommands()) return;
+    if (engine_->idle() || published_.lost) {
+      Publish();
+      commands_sent_.wait(seen, std::memory_order_acquire);
+      continue;
+    }
+    published_.step_began = clock.NowNanos();
+    const Result<std::span<const TokenEvent>> events = engine_->Step();
+    published_.step_began = 0;
+    Publish();
+    if (!events.ok()) {
+      LoseDevice(events.status());
+    } else {
+      for (const TokenEvent& event : *events) Take(event);
+      if (events->empty()) continue;
+    }
+    eventfd_write(output_event_, 1);
+  }
+}
+
+// False when the thread is to end.
+bool AsyncEngine::TakeCommands() {
+  bool gave = false;
+  Command command;
+  while (commands_.try_dequeue(command)) {
+    switch (command.kind) {
+      case Command::Kind::kStop: return false;
+      case Command::Kind::kSubmit: {
+        const Result<RequestId> id =
+            published_.lost ? Unavailable("the device has failed; restart the server")
+                            : engine_->Submit(std::move(*command.request));
+        if (id.ok()) {
+          tickets_[*id] = command.ticket;
+          requests_[command.ticket] = *id;
+        } else {
+          Give({.ticket = command.ticket,
+                .finish = FinishReason::kError,
+                .error = id.status().message()});
+          gave = true;
+        }
+        break;
+      }
+      case Command::Kind::kCancel: {
+        const auto found = requests_.find(command.ticket);
+        if (found == requests_.end()) break;  // it ended meanwhile
+        engine_->Cancel(found->second);
+        tickets_.erase(found->second);
+        requests_.erase(found);
+        break;
+      }
+      case Command::Kind::kReset:
+        Give({.ticket = command.ticket,
+              .finish = engine_->ResetPrefixCache() ? FinishReason::kStop : FinishReason::kError});
+        gave = true;
+        break;
+    }
+  }
+  if (gave) eventfd_write(output_event_, 1);
+  return true;
+}
+
+void AsyncEngine::Take(const TokenEvent& event) {
+  const auto found = tickets_.find(event.request);
+  CHECK(found != tickets_.end());
+  Output output{.ticket = found->second,
+                .has_token = event.has_token,
+                .token = event.token,
+                .finish = event.finish,
+                .num_cached_tokens = event.num_cached_tokens};
+  if (event.logprobs != nullptr) {
+    output.logprobs = std::make_unique<TokenLogprobs>(*event.logprobs);
+  }
+  output.prompt_logprobs.assign(event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+  output.first_prompt_position = event.first_prompt_logprob;
+  if (event.finish == FinishReason::kError) {
+    output.error = "the model gave no usable logits (NaN); the request was stopped";
+  }
+  Give(std::move(output));
+  if (event.finish == FinishReason::kNone) return;
+  requests_.erase(found->second);
+  tickets_.erase(found);
+}
+
+void AsyncEngine::LoseDevice(const Status& why) {
+  published_.lost = true;
+  for (const auto& [ticket, request] : requests_) {
+    Give({.ticket = ticket, .finish = FinishReason::kError, .error = why.message()});
+  }
+  requests_.clear();
+  tickets_.clear();
+}
+
+void AsyncEngine::Publish() {
+  const SchedulerStats stats = engine_->stats();
+  published_.running = stats.running;
+  published_.waiting = stats.waiting;
+  published_.preemptions = stats.preemptions;
+  published_.prefix_query_tokens = stats.prefix_query_tokens;
+  published_.prefix_hit_tokens = stats.prefix_hit_tokens;
+  published_.kv_usage = engine_->kv_usage();
+}
+
+}  // namespace spry

@@ -1,0 +1,48 @@
+// A request for text that has been read, checked and turned into tokens, whichever endpoint it came
+// through: one or more prompts, and n choices of each.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/sampling_params.h"
+#include "base/ids.h"
+
+namespace spry {
+
+struct ApiPrompt {
+  std::vector<TokenId> ids;
+  std::string text;  // with ApiRequest::echo: what goes in front of the answer
+  // Tokens at the front of ids that are no part of `text`: a bos that the tokenizer put there.
+  int added = 0;
+  bool spelled_special = false;  // special tokens of ids are spelled out in `text`
+  int max_tokens = 0;
+};
+
+struct ApiRequest {
+  enum class Kind { kChat, kCompletion };
+  Kind kind = Kind::kCompletion;
+  std::string model;  // as answers call it
+  std::string id;     // the client's own; empty: none
+  std::vector<ApiPrompt> prompts;
+  int n = 1;                           // choices a prompt; choice i of a seed has seed + i
+  SamplingParams sampling;             // but for max_tokens, which each prompt has
+  std::optional<int> prompt_logprobs;  // as the answer is to show them
+  bool echo = false;
+
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+  bool skip_special_tokens = true;
+  bool return_token_ids = false;
+  bool return_tokens_as_token_ids = false;
+  std::string cache_salt;
+  int priority = 0;
+
+  std::vector<std::string> ignored;  // names of fields that nobody knows
+
+  int num_choices() const { return static_cast<int>(prompts.size()) * n; }
+};
+
+}  // namespace spry

@@ -1,0 +1,414 @@
+#include "server/connection.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+#include "server/api_error.h"
+
+namespace spry {
+namespace {
+
+namespace asio = boost::asio;
+
+// Requests sent ahead of their turn. When they fill this, reading pauses until an answer ends, and
+// such a client's end is noticed by its reset or by a failed write alone.
+constexpr size_t kMaxPipelinedBytes = 64 << 10;
+// Then others have their turn.
+constexpr int kReadsAtOnce = 16;
+// How long a client may take to notice that its connection is closed.
+constexpr std::chrono::seconds kLingerTime{2};
+// A larger input buffer is given back when it is empty.
+constexpr size_t kKeptInputBytes = 512;
+
+}  // namespace
+
+// Shared by the handler; knows its connection until the answer's end or the client's.
+class Connection::Exchange final : public HttpExchange {
+ public:
+  Exchange(Connection& connection, HttpRequest request)
+      : connection_(&connection), request_(std::move(request)) {}
+
+  ~Exchange() override {
+    if (connection_ == nullptr) return;
+    if (streaming_) {
+      connection_->exchange_ = nullptr;
+      connection_->Abandon();
+    } else {
+      Send(ErrorAnswer(500, "the request was dropped"));
+    }
+  }
+
+  HttpRequest& request() override { return request_; }
+
+  void AddField(std::string name, std::string value) override {
+    fields_.emplace_back(std::move(name), std::move(value));
+  }
+
+  void Send(HttpResponse response) override {
+    if (connection_ == nullptr) return;
+    CHECK(!streaming_);
+    TakeFields(response);
+    connection_->Reply(response);
+    Finish();
+  }
+
+  void StartStream(HttpResponse head) override {
+    if (connection_ == nullptr) return;
+    CHECK(!streaming_);
+    streaming_ = true;
+    TakeFields(head);
+    connection_->StartStream(head);
+  }
+
+  void Append(std::string_view bytes) override {
+    if (connection_ != nullptr) connection_->Append(bytes);
+  }
+
+  void Flush() override {
+    if (connection_ != nullptr) connection_->Flush();
+  }
+
+  void EndStream() override {
+    if (connection_ == nullptr) return;
+    CHECK(streaming_);
+    connection_->EndStream();
+    Finish();
+  }
+
+  void OnLeave(std::function<void()> left) override {
+    if (connection_ != nullptr) left_ = std::move(left);
+  }
+
+  const std::string& request_id() const { return request_.request_id; }
+
+  void Leave() {
+    Detach();
+    if (const auto left = std::exchange(left_, nullptr)) left();
+  }
+
+ private:
+  void TakeFields(HttpResponse& response) {
+    std::ranges::move(fields_, std::back_inserter(response.fields));
+    fields_ = {};
+  }
+
+  // Drops the callback last: what it captured may own this exchange.
+  void Finish() {
+    const auto left = std::exchange(left_, nullptr);
+    Detach()->FinishAnswer();
+  }
+
+  Connection* Detach() {
+    connection_->exchange_ = nullptr;
+    return std::exchange(connection_, nullptr);
+  }
+
+  Connection* connection_;
+  HttpRequest request_;
+  std::vector<std::pair<std::string, std::string>> fields_;
+  std::function<void()> left_;
+  bool streaming_ = false;
+};
+
+Connection::Connection(ConnectionSet& set, int socket, std::unique_ptr<Transport> transport)
+    : set_(set),
+      socket_(set.io.get_executor(), socket),
+      transport_(std::move(transport)),
+      timer_(set.io.get_executor()) {}
+
+Connection::~Connection() { CHECK(exchange_ == nullptr); }
+
+// What runs in the event loop. Memory that can't be had, or an error of the library's, costs this
+// connection and no other.
+template <typename F>
+auto Connection::Guarded(F body) {
+  return [self = shared_from_this(), body](const boost::system::error_code& error = {}) {
+    if (self->state_ == State::kClosed) return;
+    try {
+      body(*self, error);
+    } catch (const std::exception&) {
+      self->Close();
+    }
+  };
+}
+
+void Connection::Start() {
+  EnterPhase();
+  Guarded([](Connection& c, const auto&) { c.Progress(); })();
+}
+
+void Connection::StartRefusing(HttpResponse error) {
+  refusal_ = std::make_unique<HttpResponse>(std::move(error));
+  Start();
+}
+
+void Connection::FinishSoon() {
+  if (state_ == State::kHandshake || (state_ == State::kOpen && !exchange_ && !reader_)) {
+    writer_.unsent() > 0 ? FinishConnection() : Close();
+  }
+}
+
+void Connection::Close() {
+  if (state_ == State::kClosed) return;
+  state_ = State::kClosed;
+  const auto self = shared_from_this();
+  set_.open.erase(this);
+  timer_.cancel();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  writer_.Drop();
+  if (exchange_ != nullptr) exchange_->Leave();
+}
+
+// From within calls of the exchange: its owner is not to be called back there.
+void Connection::Abandon() {
+  if (abandoned_ || state_ == State::kClosed) return;
+  abandoned_ = true;
+  writer_.Drop();
+  asio::post(set_.io, Guarded([](Connection& c, const auto&) { c.Close(); }));
+}
+
+// Whatever woke it, does everything that can be done now.
+void Connection::Progress() {
+  if (state_ == State::kHandshake) {
+    switch (transport_->Handshake()) {
+      case IoState::kDone: break;
+      case IoState::kWantRead: UpdateTimer(); return AwaitReadable();
+      case IoState::kWantWrite: UpdateTimer(); return AwaitWritable();
+      default: return Close();
+    }
+    state_ = State::kOpen;
+    EnterPhase();
+    if (refusal_ != nullptr) RefuseRequest(*refusal_);
+  }
+  Write();
+  Receive();
+  if (state_ == State::kClosed) return;
+  if (peer_ended_) OnPeerEnd();
+  if (state_ == State::kClosed) return;
+  UpdateTimer();
+  if (read_wants_write_ || write_blocked_) AwaitWritable();
+  if (!peer_ended_ && !reading_pauses()) AwaitReadable();
+}
+
+void Connection::AwaitReadable() {
+  if (std::exchange(awaits_readable_, true)) return;
+  socket_.async_wait(asio::posix::descriptor_base::wait_read,
+                     Guarded([](Connection& c, const auto& error) {
+                       c.awaits_readable_ = false;
+                       error ? c.Close() : c.Progress();
+                     }));
+}
+
+void Connection::AwaitWritable() {
+  if (std::exchange(awaits_writable_, true)) return;
+  socket_.async_wait(asio::posix::descriptor_base::wait_write,
+                     Guarded([](Connection& c, const auto& error) {
+                       c.awaits_writable_ = false;
+                       error ? c.Close() : c.Progress();
+                     }));
+}
+
+// A client that does not take its answers gets no further ones.
+bool Connection::is_busy() const { return exchange_ != nullptr || writer_.unsent() > 0; }
+
+bool Connection::reading_pauses() const {
+  return state_ == State::kOpen && is_busy() && input_.size() >= kMaxPipelinedBytes;
+}
+
+void Connection::Receive() {
+  read_wants_write_ = false;
+  for (int i = 0; i < kReadsAtOnce; ++i) {
+    ServeInput();
+    if (state_ == State::kClosed || abandoned_ || peer_ended_ || reading_pauses()) return;
+    const IoOutcome outcome = transport_->Read(set_.read_buffer);
+    switch (outcome.state) {
+      case IoState::kDone:
+        if (state_ == State::kOpen) input_.append(set_.read_buffer.data(), outcome.bytes);
+        break;
+      case IoState::kWantRead: return;
+      case IoState::kWantWrite: read_wants_write_ = true; return;
+      case IoState::kEnd: peer_ended_ = true; break;
+      case IoState::kFailed: return Close();
+    }
+  }
+  // The transport may hold more that no readiness will announce.
+  asio::post(set_.io, Guarded([](Connection& c, const auto&) { c.Progress(); }));
+}
+
+// Takes requests out of the input, each when the one before it has been answered.
+void Connection::ServeInput() {
+  serving_input_ = true;
+  while (state_ == State::kOpen && exchange_ == nullptr && !abandoned_ && !input_.empty()) {
+    if (reader_ == nullptr) {
+      if (is_busy()) break;
+      reader_ = std::make_unique<RequestReader>(set_.limits);
+      EnterPhase();
+    }
+    const auto phase_before = reader_->phase();
+    input_.erase(0, reader_->Read(input_));
+    const auto phase = reader_->phase();
+    if (phase == RequestReader::Phase::kRefused) {
+      RefuseRequest(ErrorAnswer(reader_->status(), reader_->message()));
+    } else if (phase == RequestReader::Phase::kDone) {
+      Dispatch();
+    } else {
+      if (phase != phase_before) {
+        EnterPhase();
+        if (reader_->expects_continue() && input_.empty() && !reader_->is_http10()) {
+          writer_.Continue();
+          Write();
+        }
+      }
+      break;
+    }
+  }
+  serving_input_ = false;
+  if (input_.empty() && input_.capacity() > kKeptInputBytes) std::string().swap(input_);
+}
+
+void Connection::Dispatch() {
+  is_http10_ = reader_->is_http10();
+  keep_alive_ = reader_->keep_alive();
+  HttpRequest request = reader_->TakeRequest();
+  reader_.reset();
+  is_head_ = request.method == "HEAD";
+  if (request.request_id.empty()) request.request_id = set_.request_ids.Next();
+  auto exchange = std::make_shared<Exchange>(*this, std::move(request));
+  exchange_ = exchange.get();
+  set_.handler(std::move(exchange));
+}
+
+// The rest of the input can't be understood, or is not wanted: the connection ends with the answer.
+void Connection::RefuseRequest(const HttpResponse& error) {
+  writer_.Reply(error, {.keep_alive = false, .request_id = set_.request_ids.Next()});
+  FinishConnection();
+}
+
+// The client has ended its side and every whole request before that was handed over.
+void Connection::OnPeerEnd() {
+  if (state_ == State::kLingering || exchange_ != nullptr || writer_.unsent() == 0) Close();
+}
+
+AnswerForm Connection::form() const {
+  return {.is_head = is_head_,
+          .is_http10 = is_http10_,
+          .keep_alive = keep_alive_ && !set_.draining,
+          .request_id = exchange_->request_id()};
+}
+
+void Connection::Reply(const HttpResponse& response) {
+  if (abandoned_) return;
+  const AnswerForm answer_form = form();
+  keep_alive_ = answer_form.keep_alive;
+  writer_.Reply(response, answer_form);
+}
+
+void Connection::StartStream(const HttpResponse& head) {
+  if (abandoned_) return;
+  AnswerForm answer_form = form();
+  if (is_http10_) answer_form.keep_alive = false;
+  keep_alive_ = answer_form.keep_alive;
+  writer_.StartStream(head, answer_form);
+}
+
+void Connection::Append(std::string_view bytes) {
+  if (abandoned_) return;
+  if (static_cast<int64_t>(writer_.unsent()) > set_.limits.unsent_bytes) return Abandon();
+  writer_.Append(bytes);
+}
+
+void Connection::Flush() {
+  if (abandoned_) return;
+  writer_.EndPiece();
+  Write();
+}
+
+void Connection::EndStream() {
+  if (!abandoned_) writer_.EndStream();
+}
+
+void Connection::FinishAnswer() {
+  if (abandoned_) return;
+  EnterPhase();
+  if (!keep_alive_ || set_.draining) return FinishConnection();
+  Write();
+  UpdateTimer();
+  // In ServeInput the loop goes on by itself; else the next request waits in the input, perhaps.
+  if (!serving_input_ && !input_.empty()) {
+    asio::post(set_.io, Guarded([](Connection& c, const auto&) { c.Progress(); }));
+  }
+}
+
+// Gives the socket what is unsent, as far as it takes it. Called by exchanges as well as by the
+// event loop, so it never closes the connection there and then.
+void Connection::Write() {
+  if (abandoned_ || writer_.unsent() == 0) return;
+  bool progress = false;
+  const IoState state = writer_.WriteTo(*transport_, progress);
+  if (state == IoState::kFailed || state == IoState::kEnd) return Abandon();
+  const bool was_blocked = std::exchange(write_blocked_, state == IoState::kWantWrite);
+  if (state == IoState::kDone) {
+    if (state_ == State::kFinishing) BeginLinger();
+  } else if (progress || !was_blocked) {
+    write_progress_ = Clock::now();
+  }
+  if (write_blocked_) AwaitWritable();
+  UpdateTimer();
+}
+
+void Connection::FinishConnection() {
+  state_ = State::kFinishing;
+  reader_.reset();
+  std::string().swap(input_);
+  if (writer_.unsent() == 0) return BeginLinger();
+  Write();
+}
+
+void Connection::BeginLinger() {
+  state_ = State::kLingering;
+  EnterPhase();
+  transport_->FinishWriting();
+  if (peer_ended_) return Abandon();
+  UpdateTimer();
+}
+
+Connection::Clock::time_point Connection::Deadline() const {
+  const HttpLimits& limits = set_.limits;
+  if (state_ == State::kHandshake) return phase_since_ + limits.header_time;
+  if (state_ == State::kLingering) return phase_since_ + kLingerTime;
+  if (writer_.unsent() > 0) return write_progress_ + limits.write_time;
+  if (exchange_ != nullptr) return Clock::time_point::max();
+  if (reader_ == nullptr) return phase_since_ + limits.idle_time;
+  return phase_since_ +
+         (reader_->phase() == RequestReader::Phase::kHead ? limits.header_time : limits.body_time);
+}
+
+// The timer is set anew only for an earlier deadline. One that has moved on is met when the timer
+// fires, so that streams pay nothing for theirs.
+void Connection::UpdateTimer() {
+  const Clock::time_point deadline = Deadline();
+  if (state_ == State::kClosed || deadline >= timer_at_) return;
+  timer_at_ = deadline;
+  timer_.expires_at(deadline);
+  timer_.async_wait(Guarded([](Connection& c, const auto& error) {
+    if (error) return;  // set anew
+    c.timer_at_ = Clock::time_point::max();
+    c.Deadline() <= Clock::now() ? c.OnDeadline() : c.UpdateTimer();
+  }));
+}
+
+void Connection::OnDeadline() {
+  const bool reads_request = state_ == State::kOpen && reader_ != nullptr && writer_.unsent() == 0;
+  if (!reads_request) return Close();
+  const bool in_head = reader_->phase() == RequestReader::Phase::kHead;
+  RefuseRequest(ErrorAnswer(408, in_head ? "the request's head did not arrive in time"
+                                         : "the request's body did not arrive in time"));
+  UpdateTimer();
+}
+
+}  // namespace spry

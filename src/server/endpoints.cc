@@ -1,0 +1,202 @@
+#include "server/endpoints.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "server/chat_page.h"
+#include "server/chat_request.h"
+#include "server/completion_request.h"
+#include "server/json_writer.h"
+#include "server/sampling_request.h"
+#include "server/text_endpoints.h"
+
+namespace spry {
+namespace {
+
+constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+
+void SendJson(HttpExchange& exchange, std::string body) {
+  exchange.Send({.body = std::move(body)});
+}
+
+void SendPage(HttpExchange& exchange) {
+  exchange.Send({.content_type = "text/html; charset=utf-8",
+                 .body = std::string(ChatPage()),
+                 .fields = {{"Content-Security-Policy", std::string(kChatPagePolicy)},
+                            {"X-Content-Type-Options", "nosniff"}}});
+}
+
+void WriteText(std::string_view key, std::string_view value, JsonWriter& json) {
+  json.Key(key);
+  json.String(value);
+}
+
+}  // namespace
+
+Endpoints::Endpoints(AsyncEngine& engine, const ServedModel& model, const Clock& clock,
+                     EndpointsOptions options)
+    : engine_(engine),
+      model_(model),
+      options_(std::move(options)),
+      metrics_(model.names.front(), model.max_model_len, options_.on_end),
+      generations_(engine, model, clock, metrics_) {}
+
+std::vector<Endpoints::Endpoint> Endpoints::List() {
+  const auto plain = [](auto answer) {
+    return [answer](const Exchange& exchange) { answer(*exchange); };
+  };
+  const auto generate = [this](Reader read) {
+    return [this, read](Exchange exchange) { Generate(std::move(exchange), read); };
+  };
+  const auto health = plain([this](HttpExchange& e) { Health(e); });
+  const auto version = plain([this](HttpExchange& e) {
+    std::string body;
+    JsonWriter json(body);
+    json.BeginObject();
+    WriteText("version", options_.version, json);
+    json.EndObject();
+    SendJson(e, std::move(body));
+  });
+  const auto metrics = plain([this](HttpExchange& e) {
+    e.Send({.content_type = kMetricsType, .body = metrics_.Text(engine_.status())});
+  });
+  return {
+      {"POST", "/v1/chat/completions", generate(ReadChatRequest)},
+      {"POST", "/v1/completions", generate(ReadCompletionRequest)},
+      {"GET", "/v1/models", plain([this](HttpExchange& e) { Models(e); })},
+      {"GET", "/v1/models/{id}", plain([this](HttpExchange& e) { Model(e); })},
+      {"POST", "/tokenize", plain([this](HttpExchange& e) { AnswerTokenize(model_, e); })},
+      {"POST", "/detokenize", plain([this](HttpExchange& e) { AnswerDetokenize(model_, e); })},
+      {"GET", "/health", health},
+      {"GET", "/ping", health},
+      {"POST", "/ping", health},
+      {"GET", "/version", version},
+      {"GET", "/metrics", metrics},
+      {"GET", "/server_info", plain([this](HttpExchange& e) { ServerInfo(e); })},
+      {"POST", "/reset_prefix_cache", [this](Exchange e) { ResetPrefixCache(std::move(e)); }},
+      {"GET", "/", plain(SendPage)},
+  };
+}
+
+void Endpoints::Generate(Exchange exchange, Reader read) {
+  if (draining_) {
+    return exchange->Send(ErrorAnswer(
+        {.status = 503, .message = "the server is shutting down and takes no new requests"}));
+  }
+  HttpRequest& http = exchange->request();
+  JsonBody body = ParseJsonBody(http);
+  std::string().swap(http.body);  // a long stream does not keep it
+  ApiRequest request;
+  std::optional<ApiError> error = std::move(body.error);
+  if (!error) error = read(body.object, model_, request);
+  if (error) return exchange->Send(ErrorAnswer(*error));
+  if (!request.ignored.empty() && options_.on_ignored) {
+    options_.on_ignored(request.id.empty() ? http.request_id : request.id, request.ignored);
+  }
+  generations_.Start(std::move(exchange), std::move(request));
+}
+
+void Endpoints::OnEngineReady() {
+  outputs_.clear();
+  engine_.TakeOutputs(outputs_);
+  if (!resets_.empty()) {
+    for (const Output& output : outputs_) TakeReset(output);
+  }
+  generations_.OnOutputs(outputs_);
+}
+
+void Endpoints::WriteModel(std::string_view name, JsonWriter& json) const {
+  json.BeginObject();
+  WriteText("id", name, json);
+  WriteText("object", "model", json);
+  json.Key("created");
+  json.Integer(model_.created);
+  WriteText("owned_by", "spry", json);
+  WriteText("root", model_.names.front(), json);
+  json.Key("parent");
+  json.Null();
+  json.Key("max_model_len");
+  json.Integer(model_.max_model_len);
+  json.EndObject();
+}
+
+void Endpoints::Models(HttpExchange& exchange) const {
+  std::string body;
+  JsonWriter json(body);
+  json.BeginObject();
+  WriteText("object", "list", json);
+  json.Key("data");
+  json.BeginArray();
+  for (const std::string& name : model_.names) WriteModel(name, json);
+  json.EndArray();
+  json.EndObject();
+  SendJson(exchange, std::move(body));
+}
+
+void Endpoints::Model(HttpExchange& exchange) const {
+  const std::string& name = exchange.request().parameter;
+  if (!model_.IsServed(name)) return exchange.Send(ErrorAnswer(UnknownModel(name, model_)));
+  std::string body;
+  JsonWriter json(body);
+  WriteModel(name, json);
+  SendJson(exchange, std::move(body));
+}
+
+void Endpoints::Health(HttpExchange& exchange) const {
+  if (engine_.status().lost) {
+    return exchange.Send(
+        ErrorAnswer({.status = 503, .message = "the device has failed; restart the server"}));
+  }
+  if (draining_) {
+    return exchange.Send(ErrorAnswer({.status = 503, .message = "the server is shutting down"}));
+  }
+  SendJson(exchange, "{}");
+}
+
+void Endpoints::ServerInfo(HttpExchange& exchange) const {
+  const MemoryPlan& plan = engine_.memory_plan();
+  std::string body;
+  JsonWriter json(body);
+  json.BeginObject();
+  WriteText("version", options_.version, json);
+  json.Key("served_model_names");
+  json.BeginArray();
+  for (const std::string& name : model_.names) json.String(name);
+  json.EndArray();
+  for (const auto& [name, value] : options_.facts) WriteText(name, value, json);
+  json.Key("limits");
+  json.BeginObject();
+  const auto number = [&](std::string_view name, int64_t value) {
+    json.Key(name);
+    json.Integer(value);
+  };
+  number("max_model_len", plan.max_model_len);
+  number("max_num_seqs", plan.limits.max_rows);
+  number("max_num_batched_tokens", plan.limits.max_tokens);
+  number("block_size", plan.limits.block_size);
+  number("num_blocks", plan.limits.num_blocks);
+  json.EndObject();
+  json.EndObject();
+  SendJson(exchange, std::move(body));
+}
+
+void Endpoints::ResetPrefixCache(Exchange exchange) {
+  const Ticket ticket = engine_.ResetPrefixCache();
+  resets_.emplace(ticket, std::move(exchange));
+}
+
+void Endpoints::TakeReset(const Output& output) {
+  const auto found = resets_.find(output.ticket);
+  if (found == resets_.end()) return;
+  if (output.finish == FinishReason::kStop) {
+    SendJson(*found->second, R"({"reset":true})");
+  } else {
+    found->second->Send(ErrorAnswer(
+        {.status = 503,
+         .message = "running requests hold cached prefixes; try again when they have ended"}));
+  }
+  resets_.erase(found);
+}
+
+}  // namespace spry

@@ -1,0 +1,79 @@
+// What the server answers to, path by path. Owns the running requests; lives on the I/O thread.
+#pragma once
+
+#include <boost/json.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/async_engine.h"
+#include "server/api_request.h"
+#include "server/generations.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/served_model.h"
+
+namespace spry {
+
+struct EndpointsOptions {
+  std::string version;
+  // For /server_info, beside "version", "served_model_names" and "limits".
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::function<void(const RequestReport&)> on_end;  // of each request for text; may be empty
+  // Of fields that nobody knows, with the request's id; may be empty.
+  std::function<void(std::string_view request_id, const std::vector<std::string>& fields)>
+      on_ignored;
+};
+
+class Endpoints {
+ public:
+  // All references must outlive this.
+  Endpoints(AsyncEngine& engine, const ServedModel& model, const Clock& clock,
+            EndpointsOptions options);
+
+  struct Endpoint {
+    std::string method;
+    std::string pattern;  // a path; "{id}" at its end takes the rest
+    HttpHandler handler;  // until this is gone
+  };
+  std::vector<Endpoint> List();
+
+  // The engine has outputs to take.
+  void OnEngineReady();
+
+  // From now on new work is refused with 503.
+  void StartDraining() { draining_ = true; }
+  // Requests that have not been answered to their end.
+  int running() const { return generations_.running() + static_cast<int>(resets_.size()); }
+
+ private:
+  using Exchange = std::shared_ptr<HttpExchange>;
+  using Reader = std::optional<ApiError> (*)(const boost::json::object&, const ServedModel&,
+                                             ApiRequest&);
+
+  void Generate(Exchange exchange, Reader read);
+  void Models(HttpExchange& exchange) const;
+  void Model(HttpExchange& exchange) const;
+  void Health(HttpExchange& exchange) const;
+  void ServerInfo(HttpExchange& exchange) const;
+  void ResetPrefixCache(Exchange exchange);
+  void TakeReset(const Output& output);
+  void WriteModel(std::string_view name, JsonWriter& json) const;
+
+  AsyncEngine& engine_;
+  const ServedModel& model_;
+  const EndpointsOptions options_;
+  Metrics metrics_;
+  Generations generations_;
+  bool draining_ = false;
+  std::unordered_map<Ticket, Exchange> resets_;  // waiting for the engine's word
+  std::vector<Output> outputs_;
+};
+
+}  // namespace spry

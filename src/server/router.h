@@ -1,0 +1,52 @@
+// Leads each request to its handler by path and method, after the checks that all share: CORS and
+// API keys. What it answers itself (401, 404, 405, preflights) is in OpenAI's form. Filled before
+// the server runs, unchanged then.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api_keys.h"
+#include "server/http.h"
+
+namespace spry {
+
+struct RouterOptions {
+  std::vector<std::string> api_keys;              // --api-key; none: open to all
+  std::vector<std::string> allowed_origins{"*"};  // --allowed-origins
+};
+
+class Router {
+ public:
+  explicit Router(RouterOptions options);
+
+  // `pattern` is an exact path, or ends in a parameter, which takes the rest of the path, slashes
+  // included, and at least one character: "/v1/models/{id}". HEAD goes to GET's handler.
+  void Add(std::string method, std::string_view pattern, HttpHandler handler);
+
+  // An HttpHandler for the server.
+  void Handle(std::shared_ptr<HttpExchange> exchange) const;
+
+ private:
+  using Methods = std::map<std::string, HttpHandler, std::less<>>;
+  struct Route {
+    std::string prefix;  // the path, or what comes before its parameter
+    bool has_parameter = false;
+    Methods methods;
+  };
+
+  const Route* Find(std::string_view path) const;
+  bool IsListedOrigin(std::string_view origin) const;
+  void AddCorsFields(HttpExchange& exchange) const;
+  HttpResponse AnswerPreflight(const HttpRequest& request) const;
+
+  const ApiKeys keys_;
+  const std::vector<std::string> allowed_origins_;
+  const bool any_origin_;
+  std::vector<Route> routes_;
+};
+
+}  // namespace spry

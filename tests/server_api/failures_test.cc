@@ -1,0 +1,50 @@
+// The device is lost while requests run: each is told, in the form that its answer has by then.
+#include <gtest/gtest.h>
+
+#include "device/null/null_device.h"
+#include "tests/server_api/api_rig.h"
+#include "tests/server_api/failing_device.h"
+
+namespace spry {
+namespace {
+
+RigOptions FailsAt(uint64_t step) {
+  RigOptions options;
+  options.device = std::make_unique<FailingDevice>(MakeNullDevice({}), step);
+  return options;
+}
+
+TEST(FailuresTest, AStreamEndsWithTheErrorAndDone) {
+  ApiRig rig(FailsAt(5));
+  const auto exchange =
+      rig.Post("/v1/completions", R"({"prompt":[300],"max_tokens":50,"n":2,"stream":true})");
+  const std::vector<std::string> events = exchange->Events();
+  ASSERT_GE(events.size(), 3u);
+  EXPECT_EQ(exchange->answer().status, 200);
+  EXPECT_EQ(events.back(), "[DONE]");
+  const json::value error = json::parse(events[events.size() - 2]).at("error");
+  EXPECT_EQ(error.at("type"), "server_error");
+  EXPECT_NE(View(error.at("message")).find("fell out"), std::string_view::npos);
+  EXPECT_EQ(rig.ended().back().finish, "error");
+  EXPECT_EQ(rig.endpoints().running(), 0);
+}
+
+TEST(FailuresTest, BeforeItsFirstTokenAStreamIsRefusedWithAStatus) {
+  ApiRig rig(FailsAt(0));
+  for (const char* stream : {"true", "false"}) {
+    const auto exchange =
+        rig.Post("/v1/completions", std::string(R"({"prompt":[300],"stream":)") + stream + "}");
+    EXPECT_FALSE(exchange->streams());
+    EXPECT_TRUE(exchange->answer().status == 500 || exchange->answer().status == 503);
+  }
+}
+
+TEST(FailuresTest, AServerWithoutDeviceIsNotHealthy) {
+  ApiRig rig(FailsAt(2));
+  EXPECT_EQ(rig.Post("/v1/completions", R"({"prompt":[300]})")->answer().status, 500);
+  EXPECT_EQ(rig.Send("GET", "/health", "")->answer().status, 503);
+  EXPECT_EQ(rig.Post("/v1/completions", R"({"prompt":[300]})")->answer().status, 503);
+}
+
+}  // namespace
+}  // namespace spry
