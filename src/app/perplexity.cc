@@ -39,7 +39,7 @@ class Windows {
       SPRY_ASSIGN_OR_RETURN(const std::span<const TokenEvent> events, engine_.Step());
       for (const TokenEvent& event : events) {
         if (event.finish == FinishReason::kError) {
-          return Internal("the model gave no usable logits (NaN)");
+          return Internal(FaultText(event.fault));
         }
         Add(event, sums_[index_of_.at(event.request)]);
       }

@@ -175,7 +175,7 @@ void AsyncEngine::Take(const TokenEvent& event) {
   output.prompt_logprobs.assign(event.prompt_logprobs.begin(), event.prompt_logprobs.end());
   output.first_prompt_position = event.first_prompt_logprob;
   if (event.finish == FinishReason::kError) {
-    output.error = "the model gave no usable logits (NaN); the request was stopped";
+    output.error = FaultText(event.fault);
   }
   Give(std::move(output));
   if (event.finish == FinishReason::kNone) return;
