@@ -71,8 +71,8 @@ Result<std::unique_ptr<Served>> LoadServed(const ServeFlags& flags) {
   model.trust_request_chat_template = flags.trust_request_chat_template;
   model.vocab_size = loaded.engine->program().vocab_size;
   model.max_model_len = memory.max_model_len;
-  model.max_choices = memory.limits.max_rows +
-                      flags.max_queue.value_or(kQueuePerRow * memory.limits.max_rows);
+  model.max_choices =
+      memory.limits.max_rows + flags.max_queue.value_or(kQueuePerRow * memory.limits.max_rows);
   model.defaults = DefaultSampling(loaded.config.sampling_defaults);
   model.created = std::chrono::duration_cast<std::chrono::seconds>(
                       std::chrono::system_clock::now().time_since_epoch())
@@ -90,8 +90,8 @@ void LogRequest(const RequestReport& report) {
        {"prompt_tokens", std::to_string(report.usage.prompt_tokens)},
        {"cached_tokens", std::to_string(report.usage.cached_tokens)},
        {"output_tokens", std::to_string(report.usage.completion_tokens)},
-       {"first_token_ms", report.first_token_seconds ? Milliseconds(*report.first_token_seconds)
-                                                     : "-"},
+       {"first_token_ms",
+        report.first_token_seconds ? Milliseconds(*report.first_token_seconds) : "-"},
        {"total_ms", Milliseconds(report.total_seconds)},
        {"finish", report.finish},
        {"error", report.error.empty() ? "-" : report.error}});
@@ -179,9 +179,9 @@ Result<int> RunServe(const ServeFlags& flags) {
       {"model", flags.model.model},
       {"device", served->loaded.device},
       {"memory_plan", served->loaded.engine->memory_plan().ToString()}};
-  SPRY_ASSIGN_OR_RETURN(
-      std::unique_ptr<AsyncEngine> engine,
-      AsyncEngine::Start(std::move(served->loaded.engine), {.max_live = served->model.max_choices}));
+  SPRY_ASSIGN_OR_RETURN(std::unique_ptr<AsyncEngine> engine,
+                        AsyncEngine::Start(std::move(served->loaded.engine),
+                                           {.max_live = served->model.max_choices}));
   return Server(flags, std::move(http), router, std::move(served), std::move(engine),
                 std::move(facts))
       .Run();
@@ -227,7 +227,8 @@ Command AddServe(CLI::App& parent) {
   const auto flags = std::make_shared<ServeFlags>();
   CLI::App& parser = *parent.add_subcommand("serve", "Serve a model: OpenAI's API and a chat page");
   parser.footer(
-      "SIGTERM or Ctrl-C stops taking requests and lets running ones end; a second one ends all.\n\n"
+      "SIGTERM or Ctrl-C stops taking requests and lets running ones end; a second one ends "
+      "all.\n\n"
       "Examples:\n"
       "  spry serve SmolLM2-135M-Instruct.Q4_1.gguf --served-model-name smollm2\n"
       "  spry serve ./SmolLM2-135M --host 0.0.0.0 --api-key secret --max-num-seqs 32");
