@@ -239,11 +239,29 @@ std::vector<GenerationRequest> PlainRequests(int count) {
 
 Generation DrawAll(const ModelConfig& config, std::vector<GenerationRequest> requests) {
   EngineOptions options;
-  options.runner.memory = {.max_rows = 64, .max_step_tokens = 640, .max_model_len = 64};
+  options.runner.memory = {.max_rows = 320, .max_step_tokens = 640, .max_model_len = 64};
   options.runner.memory.kv_bytes = 64 << 20;
   const auto engine =
       MakeEngine(Cuda({.mode = GraphMode::kFull}), DummyCheckpoint(config), options);
   return Generate(*engine, requests, /*submit_every=*/0);
+}
+
+}  // namespace
+
+namespace {
+
+// The sampler draws all rows once one of them wants more than a temperature.
+void ExpectSamplerDrawsTheSame(Report& report, const ModelConfig& config,
+                               std::vector<GenerationRequest> requests, const Generation& plain) {
+  const std::string what =
+      fmt::format("{} in {}, {} rows drawn by the linear and by the sampler", config.architecture,
+                  Traits(config.dtype).name, requests.size());
+  requests.push_back(requests.back());
+  requests.back().sampling.top_k = 5;
+  Generation mixed = DrawAll(config, requests);
+  mixed.tokens.pop_back();
+  mixed.logprobs.pop_back();
+  ExpectSame(report, what, mixed, plain);
 }
 
 }  // namespace
@@ -254,9 +272,8 @@ void CheckDraws(Report& report, const CheckOptions&) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       config.dtype = dtype;
       const Generation all = DrawAll(config, PlainRequests(40));
-      for (const int count : {1, 7, 16, 40}) {
-        std::vector<GenerationRequest> requests = PlainRequests(count);
-        const Generation plain = DrawAll(config, requests);
+      for (const int count : {1, 7, 16, 30, 40}) {
+        const Generation plain = DrawAll(config, PlainRequests(count));
         Generation first = all;
         first.tokens.resize(count);
         first.logprobs.resize(count);
@@ -264,17 +281,20 @@ void CheckDraws(Report& report, const CheckOptions&) {
                    fmt::format("{} in {}, {} rows drawn alone and among 40", config.architecture,
                                Traits(dtype).name, count),
                    first, plain);
-        requests.push_back(requests.back());
-        requests.back().sampling.top_k = 5;
-        Generation mixed = DrawAll(config, requests);
-        mixed.tokens.pop_back();
-        mixed.logprobs.pop_back();
-        ExpectSame(report,
-                   fmt::format("{} in {}, {} rows drawn by the linear and by the sampler",
-                               config.architecture, Traits(dtype).name, count),
-                   mixed, plain);
+        ExpectSamplerDrawsTheSame(report, config, PlainRequests(count), plain);
       }
     }
+  }
+  // A width that warpgroup products serve: there the linear draws any number of rows.
+  ModelConfig config = TinyOptConfig();
+  config.dtype = DType::kF16;
+  config.vocab_size = 20000;
+  config.hidden_size = config.word_embed_proj_dim = 768;
+  config.num_heads = config.num_kv_heads = 12;
+  config.head_dim = 64;
+  for (const int count : {30, 60, 300}) {
+    ExpectSamplerDrawsTheSame(report, config, PlainRequests(count),
+                              DrawAll(config, PlainRequests(count)));
   }
 }
 

@@ -84,10 +84,11 @@ TEST(Buckets, NeverBeyondTheLimits) {
 TEST(Buckets, DecodeBucketsAreThoseThatDecodeStepsMeet) {
   for (const int32_t rows : {1, 7, 256, 1000}) {
     const StepLimits limits{.max_tokens = 8192, .max_rows = rows, .max_samples = rows};
-    constexpr bool kDraws = true, kInOrder = true;
-    const std::vector<LaunchShape> buckets = DecodeBuckets(limits, kDraws, kInOrder);
+    constexpr int32_t kDrawnRows = 256;
+    constexpr bool kInOrder = true;
+    const std::vector<LaunchShape> buckets = DecodeBuckets(limits, kDrawnRows, kInOrder);
     for (int32_t count = 1; count <= rows; ++count) {
-      for (const bool plain : {true, false}) {
+      for (const bool plain : {count <= kDrawnRows, false}) {
         const LaunchShape bucket =
             BucketOf(Decode(count), limits, {.plain = plain, .in_order = true});
         ASSERT_EQ(std::count(buckets.begin(), buckets.end(), bucket), 1) << count;

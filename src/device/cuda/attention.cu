@@ -12,13 +12,11 @@
 // several blocks, and the last of these to end merges them. In a decode step a block also writes
 // its own token's k and v to the cache, and takes them from where the projection left them. In a
 // mixed step tokens of one prompt need each other's keys, so write_kv is a launch before.
-#include <algorithm>
-#include <bit>
-
+#include "device/cuda/attention_inputs.cuh"
 #include "device/cuda/attention_merge.cuh"
 #include "device/cuda/attention_plan.h"
 #include "device/cuda/attention_tile.cuh"
-#include "device/cuda/kv_cache.cuh"
+#include "device/cuda/error.h"
 #include "device/cuda/overlap.cuh"
 #include "ops/attention/attention.h"
 
@@ -28,14 +26,9 @@ namespace {
 constexpr int kStages = 2;  // tiles of a warp on their way
 constexpr int kSegmentRounds = kKvSegment / (kTileKeys * kAttentionWarps);
 
-struct AttentionArgs {
-  BoundLaunch write_kv;  // launch null: an op of its own
-  Matrix q, k, v, out;   // k, v: with write_kv folded in
-  KvCache cache;
-  float scale = 1.0f;
+struct AttentionArgs : AttentionInputs {
   int32_t heads = 1;         // of a block: a divisor of the group
   int32_t head_blocks = 1;   // of a KV head
-  int32_t block_shift = 0;   // block sizes are powers of two
   bool plans_tiles = false;  // the first attention op of a step
   AttentionScratch scratch;
 };
@@ -176,7 +169,6 @@ __device__ void StorePart(const AttentionArgs& args, int32_t segment, int m,
                           const SoftmaxState& state, float output) {
   const int row = MergedRows<kDim, kRows>::Row(m);
   const int column = MergedRows<kDim, kRows>::Column(m);
-  if (row >= args.heads) return;
   const int32_t unit = static_cast<int32_t>(blockIdx.x * gridDim.y + blockIdx.y);
   float* part = args.scratch.Part(unit, segment, args.heads, kDim) + row * (kDim + 2);
   if (column == 0) {
@@ -275,37 +267,38 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
     space.merge.Put(mine);
     __syncthreads();
+    space.merge.Join();
+    __syncthreads();
 #pragma unroll
     for (int m = 0; m < MergedRows<kDim, kRows>::kMine; ++m) {
-      if (MergedRows<kDim, kRows>::Row(m) >= kRows) break;
-      float output;
-      const SoftmaxState part = space.merge.Merged(MergedRows<kDim, kRows>::Row(m),
-                                                   MergedRows<kDim, kRows>::Column(m), output);
+      const int row = MergedRows<kDim, kRows>::Row(m);
+      if (row >= rows.num_tokens * args.heads) break;
+      const SoftmaxState& part = space.merge.joined[row];
+      const float output = space.merge.Output(row, MergedRows<kDim, kRows>::Column(m));
       if (spread) {
         StorePart<kDim, kRows>(args, turns.Segment(turn) / kKvSegment, m, part, output);
       } else {
         merged.Add(m, part, output);
       }
     }
-    __syncthreads();  // the space is used again
+    if (turns.Segment(turn + kSegmentRounds) < end) __syncthreads();  // the space is used again
   }
   if (!spread) return StoreRows<T>(args, rows, merged);
   MergeParts<T, kDim, kRows>(args, rows, num_segments);
 }
 
 template <typename T, int kDim, bool kDecode>
+constexpr int kSharedBytes = sizeof(Shared<T, kDim, !kDecode>);
+
+template <typename T, int kDim, bool kDecode>
 void LaunchKernel(const AttentionArgs& args, const StepState& state, const LaunchContext& context,
                   int32_t units, int32_t splits) {
-  constexpr auto kKernel = AttentionKernel<T, kDim, kDecode>;
-  constexpr auto kSharedBytes = static_cast<int>(sizeof(Shared<T, kDim, !kDecode>));
-  // Cheap, and remembered by the driver; part of recording, never of a replayed step.
-  (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   const bool writes_kv = kDecode && args.write_kv.launch != nullptr;
   LaunchOverlapped(context,
                    {.blocks = dim3(units, args.cache.num_kv_heads * args.head_blocks, splits),
                     .threads = kAttentionThreads,
-                    .shared_bytes = kSharedBytes},
-                   kKernel, args, writes_kv, state);
+                    .shared_bytes = kSharedBytes<T, kDim, kDecode>},
+                   AttentionKernel<T, kDim, kDecode>, args, writes_kv, state);
 }
 
 template <typename T, int kDim>
@@ -324,34 +317,34 @@ void LaunchAttention(const void* kept, const StepState& state, const LaunchConte
   LaunchKernel<T, kDim, false>(args, state, context, tiles, /*splits=*/1);
 }
 
+template <typename T, int kDim, bool kDecode>
+cudaError_t AllowSharedBytes() {
+  return cudaFuncSetAttribute(AttentionKernel<T, kDim, kDecode>,
+                              cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              kSharedBytes<T, kDim, kDecode>);
+}
+
+template <typename T, int kDim>
+Result<LaunchFn> Choose() {
+  SPRY_RETURN_IF_CUDA_ERROR((AllowSharedBytes<T, kDim, true>()));
+  SPRY_RETURN_IF_CUDA_ERROR((AllowSharedBytes<T, kDim, false>()));
+  return LaunchFn{LaunchAttention<T, kDim>};
+}
+
 Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
-  const AttentionParams params = op.params.As<AttentionParams>();
-  const KvLayer& layer = context.program().kv_layers[params.layer.value()];
-  const int32_t group = params.num_heads / params.num_kv_heads;
-  AttentionArgs args{.q = context.Resolve(op.inputs[0]),
-                     .out = context.Resolve(op.outputs[0]),
-                     .cache = CacheOf(layer, params.layer, context),
-                     .scale = params.scale,
-                     .heads = HeadsOfBlock(group),
-                     .scratch = MapAttentionScratch(context.program(), context.limits(),
-                                                    context.attention_scratch())};
-  args.head_blocks = group / args.heads;
-  args.block_shift = std::countr_zero(static_cast<uint32_t>(args.cache.block_size));
+  AttentionArgs args;
+  SPRY_ASSIGN_OR_RETURN(static_cast<AttentionInputs&>(args),
+                        BindAttentionInputs(op, context, "cuda"));
+  args.heads = HeadsOfBlock(args.group);
+  args.head_blocks = args.group / args.heads;
   args.plans_tiles = PlansTiles(context.program(), op);
-  if (op.inputs.size() == 3) {
-    args.k = context.Resolve(op.inputs[1]);
-    args.v = context.Resolve(op.inputs[2]);
-    SPRY_ASSIGN_OR_RETURN(args.write_kv, BindFoldedWriteKv(op, context));
-  }
-  if (args.q.dtype != layer.dtype || params.head_dim != params.v_head_dim) {
-    return Unimplemented(
-        "attention backend cuda: activations and KV cache must be of one type, "
-        "keys and values of one head size; use cuda-reference");
-  }
-  const bool wide = params.head_dim == 128;
-  const bool half = layer.dtype == DType::kF16;
-  const LaunchFn launch = half ? (wide ? LaunchAttention<F16, 128> : LaunchAttention<F16, 64>)
-                               : (wide ? LaunchAttention<Bf16, 128> : LaunchAttention<Bf16, 64>);
+  args.scratch =
+      MapAttentionScratch(context.program(), context.limits(), context.attention_scratch());
+  const bool wide = args.cache.head_dim == 128;
+  const bool half = args.q.dtype == DType::kF16;
+  SPRY_ASSIGN_OR_RETURN(const LaunchFn launch,
+                        half ? (wide ? Choose<F16, 128>() : Choose<F16, 64>())
+                             : (wide ? Choose<Bf16, 128>() : Choose<Bf16, 64>()));
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 

@@ -19,6 +19,8 @@ struct MergeSpace {
   static constexpr int kStride = kDim + 8;  // rows of a warp's store meet all banks
   float max[kRows][kAttentionWarps];
   float sum[kRows][kAttentionWarps];
+  float factor[kRows][kAttentionWarps];
+  SoftmaxState joined[kRows];
   __align__(16) float output[kAttentionWarps][kRows][kStride];
 
   template <typename T, bool kUpper>
@@ -44,22 +46,37 @@ struct MergeSpace {
     }
   }
 
-  // The segment's state of a row, and its output [d]. A warp without a key adds nothing; a row
-  // without a key has the maximum -infinity.
-  __device__ SoftmaxState Merged(int row, int d, float& merged_output) const {
-    float largest = max[row][0];
+  // The segment's state of each row and what each warp counts in it. A warp without a key adds
+  // nothing; a row without a key has the maximum -infinity. Between barriers.
+  __device__ void Join() {
+    const int row = static_cast<int>(threadIdx.x) / kAttentionWarps;
+    const int warp = static_cast<int>(threadIdx.x) % kAttentionWarps;
+    if (row >= kRows) return;  // whole warps
+    float largest = max[row][warp];
 #pragma unroll
-    for (int w = 1; w < kAttentionWarps; ++w) largest = fmaxf(largest, max[row][w]);
+    for (int step = 1; step < kAttentionWarps; step *= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+    }
+    const float own = largest == -INFINITY ? 0.0f : Exp(max[row][warp] - largest);
+    factor[row][warp] = own;
     SoftmaxState state{.max = largest};
-    merged_output = 0.0f;
-    if (largest == -INFINITY) return state;
 #pragma unroll
     for (int w = 0; w < kAttentionWarps; ++w) {
-      const float factor = Exp(max[row][w] - largest);
-      state.sum = fmaf(sum[row][w], factor, state.sum);
-      merged_output = fmaf(output[w][row][d], factor, merged_output);
+      const int lane = static_cast<int>(threadIdx.x) % kWarpThreads / kAttentionWarps;
+      const float other = __shfl_sync(0xffffffffu, own, lane * kAttentionWarps + w);
+      state.sum = fmaf(sum[row][w], other, state.sum);
     }
-    return state;
+    if (warp == 0) joined[row] = state;
+  }
+
+  // Output [d] of a row.
+  __device__ float Output(int row, int d) const {
+    float merged = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kAttentionWarps; ++w) {
+      merged = fmaf(output[w][row][d], factor[row][w], merged);
+    }
+    return merged;
   }
 };
 

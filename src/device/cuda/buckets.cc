@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "device/cuda/draw.h"
-
 namespace spry::cuda {
 namespace {
 
@@ -37,7 +35,7 @@ LaunchShape ExactShape(const StepHeader& header, const RowKinds& kinds) {
           .samples = header.num_samples,
           .decode = header.num_tokens == header.num_rows,
           .in_order = kinds.in_order,
-          .draws = kinds.plain && header.num_samples <= kMaxDrawnRows};
+          .draws = kinds.plain};
 }
 
 LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, const RowKinds& kinds) {
@@ -57,12 +55,13 @@ LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, const R
   return shape;
 }
 
-std::vector<LaunchShape> DecodeBuckets(const StepLimits& limits, bool draws, bool in_order) {
+std::vector<LaunchShape> DecodeBuckets(const StepLimits& limits, int32_t drawn_rows,
+                                       bool in_order) {
   std::vector<LaunchShape> buckets;
   const int32_t most = std::min({limits.max_rows, limits.max_tokens, limits.max_samples});
   for (int32_t rows = 1; rows <= most; ++rows) {
     const StepHeader header{.num_tokens = rows, .num_rows = rows, .num_samples = rows};
-    for (const bool plain : {draws, false}) {
+    for (const bool plain : {rows <= drawn_rows, false}) {
       const LaunchShape bucket = BucketOf(header, limits, {.plain = plain, .in_order = in_order});
       if (std::ranges::find(buckets, bucket) == buckets.end()) buckets.push_back(bucket);
     }

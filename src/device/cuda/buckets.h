@@ -33,8 +33,8 @@ LaunchShape ExactShape(const StepHeader& header, const RowKinds& kinds);
 // apart) and samples 4 (exact powers up to 8): the pairs of both are what bounds their number.
 LaunchShape BucketOf(const StepHeader& header, const StepLimits& limits, const RowKinds& kinds);
 
-// The buckets of decode steps, smallest first: every one can be met. Of rows that the logits'
-// linear may draw (`draws`) and of others; `in_order`: what such rows are to the program.
-std::vector<LaunchShape> DecodeBuckets(const StepLimits& limits, bool draws, bool in_order);
+// The buckets of decode steps, smallest first: every one can be met. Up to `drawn_rows`, of rows
+// that the logits' linear may draw, and of others; `in_order`: what such rows are to the program.
+std::vector<LaunchShape> DecodeBuckets(const StepLimits& limits, int32_t drawn_rows, bool in_order);
 
 }  // namespace spry::cuda

@@ -127,7 +127,9 @@ class CudaDevice final : public Device {
     SPRY_ASSIGN_OR_RETURN(const int attention, SelectAttention(program, options));
     SPRY_ASSIGN_OR_RETURN(const std::vector<Piece> pieces,
                           CutSteps(program, options_.graphs, attention_[attention].facts));
-    MemoryNeeds needs = PlanMemory(program, options.limits, attention_[attention]).needs();
+    MemoryNeeds needs =
+        PlanMemory(program, options.limits, attention_[attention], HasWarpgroups(properties_))
+            .needs();
     needs.graphs = MostGraphBytes(pieces);
     return needs;
   }
@@ -137,14 +139,16 @@ class CudaDevice final : public Device {
     SPRY_ASSIGN_OR_RETURN(const int attention, SelectAttention(program, options));
     SPRY_ASSIGN_OR_RETURN(std::vector<Piece> pieces,
                           CutSteps(program, options_.graphs, attention_[attention].facts));
-    return MakeCudaExecutable(program, PlanMemory(program, options.limits, attention_[attention]),
-                              options,
-                              {.ordinal = options_.ordinal,
-                               .pieces = std::move(pieces),
-                               .processors = properties_.multiProcessorCount,
-                               .overlap = properties_.major >= kFirstOverlapping,
-                               .warpgroups = HasWarpgroups(properties_),
-                               .attention = attention_[attention]});
+    return MakeCudaExecutable(
+        program,
+        PlanMemory(program, options.limits, attention_[attention], HasWarpgroups(properties_)),
+        options,
+        {.ordinal = options_.ordinal,
+         .pieces = std::move(pieces),
+         .processors = properties_.multiProcessorCount,
+         .overlap = properties_.major >= kFirstOverlapping,
+         .warpgroups = HasWarpgroups(properties_),
+         .attention = attention_[attention]});
   }
 
  private:

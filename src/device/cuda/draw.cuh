@@ -45,6 +45,13 @@ __device__ inline float ScoreCeiling(const RowDraw& draw, int32_t id, float logi
   return scaled + noise + (fabsf(scaled) * kSlack + kSlack);
 }
 
+// What an id counts; LeaveBest joins them.
+__device__ inline uint64_t PackedDraw(const RowDraw& draw, int32_t id, float logit) {
+  if (!(logit < INFINITY)) return kBrokenDraw;
+  if (draw.temperature == 0.0f) return Pack(logit, id);
+  return Pack(DrawScore(draw.key, id, logit, draw.temperature), id);
+}
+
 // The best of the ids that one thread sees, in ascending order, of one row.
 struct BestDraw {
   float score = -INFINITY;  // +infinity: broken

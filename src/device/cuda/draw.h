@@ -7,9 +7,6 @@
 
 namespace spry::cuda {
 
-// The kernels that make the logits of more rows do not draw.
-inline constexpr int32_t kMaxDrawnRows = 256;
-
 struct DrawArgs {
   uint64_t* best = nullptr;  // [max_samples], packed scores, 0 between steps; null: nobody draws
   const StepHeader* header = nullptr;

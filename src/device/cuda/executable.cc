@@ -76,7 +76,7 @@ class CudaExecutable final : public Executable {
     CHECK(header.num_tokens <= limits_.max_tokens && header.num_rows <= limits_.max_rows);
     CHECK(header.num_samples <= limits_.max_samples);
     RowKinds kinds = row_kinds_.Update(Slot(step));
-    kinds.plain &= plan_.logits.draws;
+    kinds.plain &= header.num_samples <= plan_.logits.drawn_rows;
     kinds.in_order &= plan_.logits.gathers;
     last_shape_ = ExactShape(header, kinds);
     if (!HasGraphs()) return LaunchOps(AllOps(), last_shape_, options_.overlap);
@@ -236,7 +236,7 @@ class CudaExecutable final : public Executable {
     size_t all = 0;
     SPRY_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_before, &all));
     for (const LaunchShape& bucket :
-         DecodeBuckets(limits_, plan_.logits.draws, plan_.logits.gathers)) {
+         DecodeBuckets(limits_, plan_.logits.drawn_rows, plan_.logits.gathers)) {
       SPRY_RETURN_IF_ERROR(graphs_->Get(bucket).status());
     }
     SPRY_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));

@@ -2,7 +2,10 @@
 // the plain kernel for f32 and for odd shapes. There a block makes 8 rows x 32 outputs, a
 // thread one of them: a single chain of fmaf over K in ascending order, whatever the number of
 // rows, which is also the CPU reference's order. Tiles of K pass through shared memory as f32.
+#include <limits>
+
 #include "device/cuda/element.cuh"
+#include "device/cuda/linear_launch.cuh"
 #include "device/cuda/linear_mma.h"
 #include "device/cuda/normalize.cuh"
 #include "ops/activation.h"
@@ -177,6 +180,11 @@ Result<BoundLaunch> BindNormedLinear(const OpRecord& op, BindContext& context) {
 }
 
 }  // namespace
+
+int32_t MostDrawnRows(int64_t depth, bool warpgroups) {
+  const bool any = warpgroups && ServesDepth<ProductShape>(static_cast<int32_t>(depth));
+  return any ? std::numeric_limits<int32_t>::max() : kMaxFewRows;
+}
 
 Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context) {
   const LinearParams params = op.params.As<LinearParams>();

@@ -15,7 +15,6 @@
 
 namespace spry::cuda {
 
-static_assert(kMaxFewRows >= kMaxDrawnRows);
 inline constexpr int64_t kFusedNormBytes = 112 << 10;
 // Blocks per multiprocessor of a kernel that has more tiles than that; each then makes several.
 inline constexpr int kBlocksPerProcessor = 2;

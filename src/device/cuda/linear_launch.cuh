@@ -45,9 +45,14 @@ bool LaunchWholeSegments(const MmaLinearArgs& args, int32_t rows, const LaunchCo
   return true;
 }
 
-// Warpgroup products pay where there is much to do with the rows in shared memory.
-using LogitsShape = WarpgroupShape<64, 3>;
-using PromptShape = WarpgroupShape<128, 2>;
+// Warpgroup products pay where there is much to do with the rows in shared memory, or where a long
+// K is to be shared out.
+using ProductShape = WarpgroupShape<64, 3>;
+using SplitShape = WarpgroupShape<64, 2, true>;
+inline constexpr int32_t kMaxFewerRows = 128;     // up to here more and smaller blocks are faster
+inline constexpr int32_t kMinProductBlocks = 48;  // for which that is worth it
+inline constexpr int32_t kMinSplitTiles = 12;     // of K in a segment
+inline constexpr int32_t kMaxSplitRows = 1024;    // from there on there are blocks enough
 
 template <typename Shape>
 bool UsesWarpgroups(const MmaLinearArgs& args, const LaunchContext& context) {
@@ -83,7 +88,7 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
     return rows <= 8 ? LaunchDeep<T, Y, 1>(args, rows, context)
                      : LaunchDeep<T, Y, 2>(args, rows, context);
   }
-  if (LaunchWholeSegments<T, Y>(args, rows, context)) return;
+  if (rows <= kMaxFewerRows && LaunchWholeSegments<T, Y>(args, rows, context)) return;
   if (rows <= 8) {
     if (SegmentIs(args, 3)) {
       return LaunchFewRows<T, Y, FewRowsShape<1, 1, 3, true>>(args, rows, context);
@@ -91,13 +96,18 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
     return LaunchFewRows<T, Y, FewRowsShape<1, 1, 4, false>>(args, rows, context);
   }
   if constexpr (kLogits) {
-    if (rows > kMaxNormedLogits && UsesWarpgroups<LogitsShape>(args, context)) {
-      return LaunchWarpgroup<T, Y, LogitsShape>(args, rows, state, context);
+    if (rows > kMaxWideLogits && UsesWarpgroups<ProductShape>(args, context)) {
+      return LaunchWarpgroup<T, Y, ProductShape>(args, rows, state, context);
     }
-  } else {
-    const int32_t blocks = args.outputs / 128 * CeilDiv(rows, PromptShape::kTokens);
-    if (blocks >= context.processors && UsesWarpgroups<PromptShape>(args, context)) {
-      return LaunchWarpgroup<T, Y, PromptShape>(args, rows, state, context);
+  } else if (rows > kMaxFewerRows) {
+    const int32_t blocks =
+        CeilDiv(args.outputs, ProductShape::kOutputs) * CeilDiv(rows, ProductShape::kTokens);
+    if (blocks >= kMinProductBlocks && UsesWarpgroups<ProductShape>(args, context)) {
+      return LaunchWarpgroup<T, Y, ProductShape>(args, rows, state, context);
+    }
+    if (rows <= kMaxSplitRows && SegmentTiles(args.depth) >= kMinSplitTiles &&
+        UsesWarpgroups<SplitShape>(args, context)) {
+      return LaunchWarpgroup<T, Y, SplitShape>(args, rows, state, context);
     }
   }
   if (rows <= kMaxFewRows) return LaunchProductOfFew<T, Y>(args, rows, context);
@@ -124,7 +134,7 @@ bool LaunchNormedDeep(const MmaLinearArgs& args, int32_t rows, const LaunchConte
 // False: it is not.
 template <typename T, typename Y>
 bool LaunchNormed(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
-  if (IsDeep(args, rows)) return false;
+  if (IsDeep(args, rows) || rows > kMaxFewerRows) return false;
   if (!SegmentIs(args, 3)) {
     if (rows <= 8) return LaunchNormedDeep<T, Y, 1>(args, rows, context);
     return rows <= 16 && LaunchNormedDeep<T, Y, 2>(args, rows, context);
@@ -151,15 +161,17 @@ void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchConte
   if (rows == 0) return;
   if (context.shape.draws) args.draw = MakeDrawArgs(args.best_draws, state);
   if (context.shape.in_order && args.ungathered.data != nullptr) args.x = args.ungathered;
-  if (IsWide(args, rows, context)) return LaunchWide<T, Y>(args, rows, context);
+  const bool wide = IsWide<Y>(args, rows, context);
+  if (wide && rows <= kMaxWideRows) return LaunchWide<T, Y>(args, rows, context);
   if (args.norm.kind != NormKind::kNone) {
-    if (LaunchNormed<T, Y>(args, rows, context)) return;
+    if (!wide && LaunchNormed<T, Y>(args, rows, context)) return;
     LaunchOverlapped(
         context, {.blocks = dim3(CeilDiv(rows, kLinearWarps)), .threads = kLinearThreads},
         args.depth <= 4 * kChunkElements ? NormRowsKernel<T, 4> : NormRowsKernel<T, kMaxRowChunks>,
         args, state);
     args.x = args.normed;
   }
+  if (wide) return LaunchWide<T, Y>(args, rows, context);
   LaunchProduct<T, Y>(args, rows, state, context);
 }
 

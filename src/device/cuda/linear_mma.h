@@ -20,8 +20,8 @@ inline constexpr int32_t kMaxNormWidth = 4096;
 
 // What the linear that makes a program's logits does besides.
 struct LogitsPlan {
-  bool draws = false;    // scores the logits that it makes (draw.cuh)
-  bool gathers = false;  // where rows are in order, takes x from before gather_samples
+  int32_t drawn_rows = 0;  // up to so many rows it scores the logits that it makes (draw.cuh)
+  bool gathers = false;    // where rows are in order, takes x from before gather_samples
 };
 
 struct NormArgs16 {
@@ -47,6 +47,9 @@ struct MmaLinearArgs {
   std::byte* best_draws = nullptr;  // y is the logits and draws are collected there
   DrawArgs draw;                    // of a launch
 };
+
+// Up to how many rows of logits are drawn where they are made, from rows of `depth` elements.
+int32_t MostDrawnRows(int64_t depth, bool warpgroups);
 
 LaunchFn ChooseMmaLinear(DType activation, DType output);
 // The two halves, compiled apart.

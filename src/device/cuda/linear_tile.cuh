@@ -13,7 +13,7 @@
 
 namespace spry::cuda {
 
-inline constexpr int kMaxFewRows = 256;  // of buckets whose true number of rows is not asked for
+inline constexpr int kMaxFewRows = 352;  // of buckets whose true number of rows is not asked for
 inline constexpr int kLinearWarps = kSegments;
 inline constexpr int kLinearThreads = kLinearWarps * kWarpThreads;
 inline constexpr int kTileQuads = kTileElements / 8;  // 16-byte words of a tile, two a lane

@@ -19,23 +19,27 @@ inline constexpr int kBatch = 3;  // tiles of K whose weights a warp fetches at 
 inline constexpr int kBatchesAhead = 2;
 using BatchOfWeights = TileOfWeights[kBatch];
 
-// kTokens: rows of a block.
-template <int kTokens_, int kWarpgroups_>
+// kTokens: rows of a block. kSplit: the kSegments blocks of a cluster share K, a segment each.
+template <int kTokens_, int kWarpgroups_, bool kSplit_ = false>
 struct WarpgroupShape {
   static constexpr int kTokens = kTokens_;
   static constexpr int kWarpgroups = kWarpgroups_;
+  static constexpr bool kSplit = kSplit_;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kWarps = kWarpgroups * kWarpgroupWarps;
+  static constexpr int kOutputs = kWarpgroups * kWarpgroupOutputs;
   static constexpr int kSums = kTokens / 2;       // of a thread
   static constexpr int kEights = kTokens / 8;     // of tokens
   static constexpr int kSixteens = kTokens / 16;  // of tokens, as they are stored
+  static constexpr int kMinBlocks = kSplit ? 2 : 1;
 };
 
 struct WarpgroupCounts {
   int32_t rows = 0;         // of the bucket
   bool exact = false;       // rows beyond the step's true count are left out
   int32_t outputs = 0;      // tiles of 64, the last maybe in part
-  int32_t depth = 0;        // tiles of 32
+  int32_t all_depth = 0;    // tiles of 32
+  int32_t depth = 0;        // of a block
   int32_t per_segment = 0;  // of depth
 };
 
@@ -53,80 +57,55 @@ __host__ __device__ constexpr int64_t StagedBytes(int tiles) {
 // Where a warp turns 16 tokens of its 16 outputs around.
 inline constexpr int kTurnStride = kMmaOutputs + 4;
 inline constexpr int kTurnBytes = 16 * kTurnStride * sizeof(float);
+// A block's part of what its cluster adds: [token][output], f32.
+template <typename Shape>
+inline constexpr int kPartStride = Shape::kOutputs + 4;
 // A multiprocessor has 227 KiB, of which the draws take some.
 inline constexpr int64_t kMostWarpgroupBytes = 222 << 10;
 
 template <typename Shape>
 constexpr int64_t WarpgroupSharedBytes(int tiles) {
-  return StagedBytes<Shape>(tiles) + Shape::kWarps * kTurnBytes;
+  return StagedBytes<Shape>(tiles) +
+         (Shape::kSplit ? Shape::kTokens * kPartStride<Shape> * 4 : Shape::kWarps * kTurnBytes);
 }
 
-// Rows reach shared memory by 16 bytes, as they lie in memory, and are then put into core matrices
-// in place: a warp turns around what it copied, 8 rows x 2 tiles at a time. Until then the 16 bytes
-// of (row g, columns [8 t, 8 t + 8)) are here in their tile, which spreads copies over the banks.
-__device__ inline int RawOffset(int g, int t) { return t * kCoreBytes + (g + 2 * t) % 8 * 16; }
-
-// Calls fn(eight of rows, first tile) for the pairs of tiles [begin, end) that are this warp's.
-// Blocks that share rows begin at different ones, so as not to ask for the same lines at once.
-template <typename Shape, typename Fn>
-__device__ void ForPairs(int begin, int end, const Fn& fn) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-#pragma unroll 2
-  for (int i = begin * Shape::kEights + warp; i < end * Shape::kEights; i += Shape::kWarps) {
-    fn((i + static_cast<int>(blockIdx.y)) % Shape::kEights, i / Shape::kEights * 2);
-  }
-}
-
-// `count` tiles of K of the block's rows; count is even. A row beyond the last is
-// zeros: many copies of one line would come from one place.
+// `count` tiles of K from `first_tile` on of the block's rows, as core matrices. A row beyond the
+// last is zeros: many loads of one line would come from one place. Blocks that share rows begin at
+// different ones, so as not to ask for the same lines at once.
 template <typename Shape, typename T>
-__device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, int count,
-                          std::byte* staged) {
+__device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, int first_tile,
+                          int count, std::byte* staged) {
+  constexpr int kTogether = 12;  // a lane's loads on their way
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int half = (count / 2 + 1) / 2;  // of the pairs: turned around while the rest comes
-  const auto fetch = [&](int eight, int tile) {
-    const int quad = lane % 8;  // 16 bytes of a row of two tiles
+  const T* from = reinterpret_cast<const T*>(x.data) + first_tile * kTileDepth + lane % 4 * 8;
+#pragma unroll 1
+  for (int first = warp; first < count * Shape::kEights; first += kTogether * Shape::kWarps) {
+    uint4 words[kTogether];
+    const auto for_tiles = [&](const auto& fn) __attribute__((always_inline)) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int g = lane / 8 + i * 4;
-      const int32_t row = first_row + eight * 8 + g;
-      const bool inside = row < num_rows;
-      CopyAsync16(
-          staged + (eight * count + tile + quad / 4) * kStagedTileBytes + RawOffset(g, quad % 4),
-          reinterpret_cast<const T*>(x.data) + (inside ? row * x.stride : 0) + tile * kTileDepth +
-              quad * 8,
-          inside);
-    }
-  };
-  ForPairs<Shape>(0, half, fetch);
-  asm volatile("cp.async.commit_group;");
-  ForPairs<Shape>(half, count / 2, fetch);
-  asm volatile("cp.async.commit_group;");
-  const int g = lane / 4;
-  const int t = lane % 4;
-  const auto turn = [&](int eight, int tile) {
-    std::byte* at = staged + (eight * count + tile) * kStagedTileBytes;
-    uint4 words[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      words[i] = *reinterpret_cast<const uint4*>(at + i * kStagedTileBytes + RawOffset(g, t));
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      auto* to = reinterpret_cast<uint32_t*>(at + i * kStagedTileBytes + g * 16 + t * 4);
-      to[0] = words[i].x;
-      to[kCoreBytes / 4] = words[i].y;
-      to[kCoreBytes / 2] = words[i].z;
-      to[kCoreBytes / 4 * 3] = words[i].w;
-    }
-  };
-  asm volatile("cp.async.wait_group 1;" ::: "memory");
-  __syncwarp();
-  ForPairs<Shape>(0, half, turn);
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
-  __syncwarp();
-  ForPairs<Shape>(half, count / 2, turn);
+      for (int i = 0; i < kTogether; ++i) {
+        const int at = first + i * Shape::kWarps;
+        if (at >= count * Shape::kEights) break;
+        fn(words[i], (at + static_cast<int>(blockIdx.y)) % Shape::kEights, at / Shape::kEights);
+      }
+    };
+    for_tiles([&](uint4 & bits, int eight, int tile) __attribute__((always_inline)) {
+      const int32_t row = first_row + eight * 8 + lane / 4;
+      bits = make_uint4(0, 0, 0, 0);
+      if (row < num_rows) {
+        bits = *reinterpret_cast<const uint4*>(from + row * x.stride + tile * kTileDepth);
+      }
+    });
+    for_tiles([&](const uint4& bits, int eight, int tile) __attribute__((always_inline)) {
+      auto* to =
+          reinterpret_cast<uint32_t*>(staged + (eight * count + tile) * kStagedTileBytes) + lane;
+      to[0] = bits.x;
+      to[kCoreBytes / 4] = bits.y;
+      to[kCoreBytes / 2] = bits.z;
+      to[kCoreBytes / 4 * 3] = bits.w;
+    });
+  }
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
@@ -168,29 +147,40 @@ struct BlockDraws {
     rows[r] = RowDraw::Of(args, first_row + r);
     best[r] = 0;
   }
-  // Logits of row r of the block. Most cannot be the best; for the others a loop, in which the
-  // values go round.
-  __device__ void See(int r, float (&logits)[8], int32_t first_id) const {
+  // Logits of row r of the block, the likeliest first: once its score is known most others need
+  // none.
+  __device__ void See(int r, const float (&logits)[8], int32_t first_id) const {
     const RowDraw row = rows[r];
     if (!row.wanted()) return;
-    const unsigned long long known = best[r];
-    BestDraw seen;
-    seen.Learn(known);
-    bool better = false;
+    float ceilings[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      const float most =
-          row.temperature > 0.0f ? ScoreCeiling(row, first_id + e, logits[e]) : logits[e];
-      better |= !(most < seen.known);
+      ceilings[e] = row.temperature > 0.0f ? ScoreCeiling(row, first_id + e, logits[e]) : logits[e];
+      if (!(logits[e] < INFINITY)) ceilings[e] = INFINITY;
     }
-    if (!better) return;
+    const unsigned long long before = best[r];
+    unsigned long long found = before;
 #pragma unroll 1
-    for (int e = 0; e < 8; ++e) {
-      seen.See(row, logits[0], first_id + e);
+    for (int turn = 0; turn < 8; ++turn) {
+      float top = fmaxf(PackedValue(found), -INFINITY);  // of nothing: a NaN
+      int likeliest = -1;
+      float logit = 0.0f;
 #pragma unroll
-      for (int i = 0; i + 1 < 8; ++i) logits[i] = logits[i + 1];
+      for (int e = 0; e < 8; ++e) {
+        if (!(ceilings[e] >= top)) continue;
+        top = ceilings[e];
+        likeliest = e;
+        logit = logits[e];
+      }
+      if (likeliest < 0) break;
+      found =
+          max(found, static_cast<unsigned long long>(PackedDraw(row, first_id + likeliest, logit)));
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        if (e == likeliest) ceilings[e] = -INFINITY;
+      }
     }
-    if (seen.Packed() > known) atomicMax(&best[r], seen.Packed());
+    if (found > before) atomicMax(&best[r], found);
   }
   // By a warpgroup, between tiles: early finds spare others most of their scores.
   __device__ void Exchange(const DrawArgs& args, int32_t first_row, bool tells) const {
@@ -249,6 +239,63 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
 
 #if SPRY_HAS_WARPGROUP_MMA
 
+// A cluster's parts of a tile of outputs become one: every block leaves its segment in its own
+// shared memory and adds all segments of its share of the tokens.
+template <typename Shape, typename Y>
+__device__ void StoreShare(const MmaLinearArgs& args, const float (&sums)[Shape::kSums],
+                           float* part, int32_t first_row, int32_t num_rows, int32_t first_output) {
+  constexpr int kStride = kPartStride<Shape>;
+  constexpr int kShare = Shape::kTokens / kSegments;
+  constexpr int kRunsOfRow = Shape::kOutputs / 4;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarpThreads;
+  float* to = part + lane % 4 * 2 * kStride + thread / kWarpThreads * kMmaOutputs + lane / 4;
+#pragma unroll
+  for (int j = 0; j < Shape::kEights; ++j, to += 8 * kStride) {
+    to[0] = sums[j * 4];
+    to[kStride] = sums[j * 4 + 1];
+    to[8] = sums[j * 4 + 2];
+    to[kStride + 8] = sums[j * 4 + 3];
+  }
+  const int token = static_cast<int>(blockIdx.z) * kShare + thread / kRunsOfRow;
+  const int column = thread % kRunsOfRow * 4;
+  const int32_t row = first_row + token;
+  const int32_t n = first_output + column;
+  const bool mine = thread < kShare * kRunsOfRow && row < num_rows && n < args.outputs;
+  float bias[4] = {};
+  float residual[4] = {};
+  if (mine) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      bias[e] = BiasAt(args, n + e);
+      residual[e] = LoadResidual<Y>(args, row, n + e);
+    }
+  }
+  ClusterBarrier();
+  if (mine) {
+    float4 parts[kSegments];
+#pragma unroll
+    for (int s = 0; s < kSegments; ++s) {
+      parts[s] = LoadFromBlock(part + token * kStride + column, s);
+    }
+    float total[4] = {parts[0].x, parts[0].y, parts[0].z, parts[0].w};
+#pragma unroll
+    for (int s = 1; s < kSegments; ++s) {
+      total[0] += parts[s].x;
+      total[1] += parts[s].y;
+      total[2] += parts[s].z;
+      total[3] += parts[s].w;
+    }
+    FinishSums(args, bias, residual, total);
+    Y values[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) values[e] = FromFloat<Y>(total[e]);
+    using Bits = std::conditional_t<sizeof(Y) == 4, uint4, uint2>;
+    *reinterpret_cast<Bits*>(OutputAt<Y>(args, row, n)) = *reinterpret_cast<const Bits*>(values);
+  }
+  ClusterBarrier();  // nobody leaves while others read
+}
+
 // One batch: tiles [0, kBatch) of the K at `operand`. starts: of a segment.
 template <typename Shape, typename T>
 __device__ void MultiplyBatch(float (&sums)[Shape::kSums], const BatchOfWeights& a,
@@ -267,7 +314,7 @@ __device__ void MultiplyBatch(float (&sums)[Shape::kSums], const BatchOfWeights&
 #endif
 
 template <typename T, typename Y, typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, 1)
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
     WarpgroupKernel(const __grid_constant__ MmaLinearArgs args,
                     const __grid_constant__ WarpgroupCounts counts, const StepState state) {
 #if SPRY_HAS_WARPGROUP_MMA
@@ -281,10 +328,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const int quarter = warp % kWarpgroupWarps;
   // A warp beyond the last output makes it again, for nobody.
   const int32_t begin = min(tile * kWarpgroupWarps + quarter, last);
+  const int first_tile = static_cast<int>(blockIdx.z) * counts.depth;  // of K
   const int batches = counts.depth / kBatch;
   WeightStream weights{
-      .next = args.weight + begin * int64_t{counts.depth} * kTileQuads + lane,
-      .to_next_tile = (int64_t{step} * kWarpgroupWarps - 1) * counts.depth * kTileQuads,
+      .next = args.weight + (begin * int64_t{counts.all_depth} + first_tile) * kTileQuads + lane,
+      .to_next_tile =
+          (int64_t{step} * kWarpgroupWarps * counts.all_depth - counts.depth) * kTileQuads,
       .batches = batches,
       .left = batches,
       .tiles_left = (last - begin) / (step * kWarpgroupWarps)};
@@ -308,7 +357,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const auto base = static_cast<uint32_t>(__cvta_generic_to_shared(staged));
   auto* turn = reinterpret_cast<float(*)[kTurnStride]>(staged + StagedBytes<Shape>(counts.depth) +
                                                        warp * kTurnBytes);
-  StageRows<Shape, T>(args.x, first_row, num_rows, counts.depth, staged);
+  StageRows<Shape, T>(args.x, first_row, num_rows, first_tile, counts.depth, staged);
   __syncthreads();
   const int rounds = (counts.outputs + step - 1) / step;
 #pragma unroll 1
@@ -321,7 +370,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
                               left == counts.per_segment);
       weights.Fetch(batch);
       left -= kBatch;
-      if (left > 0) return;
+      if (Shape::kSplit || left > 0) return;
       left = counts.per_segment;
 #pragma unroll
       for (int i = 0; i < Shape::kSums; ++i) totals[i] += sums[i];
@@ -329,7 +378,15 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 #pragma unroll 1
     for (int at = 0; at < counts.depth; at += kBatchesAhead * kBatch) {
 #pragma unroll
-      for (int i = 0; i < kBatchesAhead; ++i) multiply(a[i], at + i * kBatch);
+      for (int i = 0; i < kBatchesAhead; ++i) {
+        if (Shape::kSplit && at + i * kBatch >= counts.depth) break;
+        multiply(a[i], at + i * kBatch);
+      }
+    }
+    if constexpr (Shape::kSplit) {
+      auto* part = reinterpret_cast<float*>(staged + StagedBytes<Shape>(counts.depth));
+      return StoreShare<Shape, Y>(args, sums, part, first_row, num_rows,
+                                  static_cast<int32_t>(blockIdx.y) * Shape::kOutputs);
     }
     const int32_t n = (tile * kWarpgroupWarps + quarter) * kMmaOutputs;
     if (n < args.outputs) StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, n, draws);
@@ -346,8 +403,13 @@ template <typename Shape>
 constexpr bool ServesDepth(int32_t depth) {
   const int tiles = depth / kTileDepth;
   const int per_segment = SegmentTiles(depth);
-  return tiles % (kBatchesAhead * kBatch) == 0 && tiles % per_segment == 0 &&
-         per_segment % kBatch == 0 && WarpgroupSharedBytes<Shape>(tiles) <= kMostWarpgroupBytes;
+  if (tiles % per_segment != 0 || per_segment % kBatch != 0) return false;
+  if (!Shape::kSplit) {
+    return tiles % (kBatchesAhead * kBatch) == 0 &&
+           WarpgroupSharedBytes<Shape>(tiles) <= kMostWarpgroupBytes;
+  }
+  return tiles == per_segment * kSegments &&
+         WarpgroupSharedBytes<Shape>(per_segment) <= kMostWarpgroupBytes;
 }
 
 template <typename T, typename Y, typename Shape>
@@ -357,20 +419,24 @@ void LaunchWarpgroup(const MmaLinearArgs& args, int32_t rows, const StepState& s
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kMostWarpgroupBytes);
-  const WarpgroupCounts counts{.rows = rows,
-                               .exact = rows > kMaxFewRows,
-                               .outputs = CeilDiv(args.outputs, kWarpgroupOutputs),
-                               .depth = args.depth / kTileDepth,
-                               .per_segment = SegmentTiles(args.depth)};
+  const WarpgroupCounts counts{
+      .rows = rows,
+      .exact = rows > kMaxFewRows,
+      .outputs = CeilDiv(args.outputs, kWarpgroupOutputs),
+      .all_depth = args.depth / kTileDepth,
+      .depth = Shape::kSplit ? SegmentTiles(args.depth) : args.depth / kTileDepth,
+      .per_segment = SegmentTiles(args.depth)};
   const int32_t groups = CeilDiv(rows, Shape::kTokens);
   const int32_t tiles = CeilDiv(counts.outputs, Shape::kWarpgroups);
-  // As many tiles for every block.
+  // As many tiles for every block; a cluster makes one.
   const int32_t most = std::max(1, context.processors / groups);
-  const int32_t blocks = CeilDiv(tiles, CeilDiv(tiles, most));
+  const int32_t blocks = Shape::kSplit ? tiles : CeilDiv(tiles, CeilDiv(tiles, most));
+  const int cluster = Shape::kSplit ? kSegments : 1;
   LaunchOverlapped(context,
-                   {.blocks = dim3(groups, blocks),
+                   {.blocks = dim3(groups, blocks, cluster),
                     .threads = Shape::kThreads,
-                    .shared_bytes = static_cast<size_t>(WarpgroupSharedBytes<Shape>(counts.depth))},
+                    .shared_bytes = static_cast<size_t>(WarpgroupSharedBytes<Shape>(counts.depth)),
+                    .cluster = cluster},
                    kKernel, args, counts, state);
 }
 

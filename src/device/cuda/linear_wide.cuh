@@ -16,6 +16,7 @@
 namespace spry::cuda {
 
 inline constexpr int kMaxWideRows = 16;
+inline constexpr int kMaxWideLogits = 32;  // rows, normed before the kernel from kMaxWideRows on
 inline constexpr int64_t kWideRowBytes = 72 << 10;  // of rows in shared memory
 
 // kNormChunks: of a row that is normed on the way in (normalize.cuh); 0: none.
@@ -24,12 +25,15 @@ struct WideShape {
   static constexpr int kTokenTiles = kTokenTiles_;
   static constexpr int kNormChunks = kNormChunks_;
   static constexpr int kRows = kTokenTiles * kMmaTokens;
+  static constexpr bool kManyRows = kRows > kMaxWideRows;  // one block has them, for more warps
+  static constexpr int kWarps = kManyRows ? 12 : 8;
+  static constexpr int kThreads = kWarps * kWarpThreads;
   // Long rows leave room for one block in a multiprocessor: then each warp has more on its way.
   static constexpr bool kLongRows = kNormChunks > 4;
-  static constexpr int kAhead = kLongRows ? 16 : 6;
-  static constexpr int kMinBlocks = kLongRows ? 1 : 3;
+  static constexpr int kAhead = kLongRows ? 16 : kManyRows ? 8 : 6;
+  static constexpr int kMinBlocks = kLongRows || kManyRows ? 1 : 3;
   using Ring = WeightRing<kAhead>;
-  static constexpr int64_t kRingBytes = kLinearWarps * Ring::kBytes;
+  static constexpr int64_t kRingBytes = kWarps * Ring::kBytes;
 };
 
 // Rows [0, num_rows) of x to shared memory, normed or not. A row that is not there stays as it is:
@@ -38,69 +42,130 @@ template <typename Shape, typename T>
 __device__ void FetchRows(const MmaLinearArgs& args, int32_t num_rows, T* rows) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  for (int r = warp; r < num_rows; r += kLinearWarps) {
+  for (int r = warp; r < num_rows; r += Shape::kWarps) {
     const T* x = reinterpret_cast<const T*>(args.x.data) + r * args.x.stride;
     T* y = rows + r * SharedStride(args.depth);
     if constexpr (Shape::kNormChunks > 0) {
       NormalizeRow<Shape::kNormChunks>(args.norm, x, y, args.depth);
     } else {
       for (int32_t k = lane * 8; k < args.depth; k += kChunkElements) {
-        *reinterpret_cast<uint4*>(y + k) = *reinterpret_cast<const uint4*>(x + k);
+        CopyAsync16(y + k, x + k, true);
       }
     }
   }
+  if constexpr (Shape::kNormChunks == 0) asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// What a lane has seen of its rows: 2t and 2t + 1 of each token tile.
+// The draws of a warp. Lane (g, t) keeps the best of row 2t + g % 2 of token tile g / 2: of the 16
+// logits of each row that come at a time it scores the likeliest to be the best, for all rows at
+// once; after that most others need not be scored.
 template <typename Shape>
 struct WideDraws {
-  BestDraw best[Shape::kTokenTiles][2];
+  static constexpr int kPairs = Shape::kTokenTiles * 2;  // (j, e): row 2t + e of token tile j
+  static_assert(kPairs <= 8);
+  const RowDraw* rows;         // [kRows], shared by the block
+  unsigned long long* others;  // [kRows], the best of all others; shared by the warp, 0 at first
+  uint64_t best = 0;
 
-  __device__ void See(const RowDraw* rows, const float (&logits)[Shape::kTokenTiles][4],
-                      int32_t first_output) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-    const int32_t id = first_output + lane / 4;
+  __device__ WideDraws(const RowDraw* rows, unsigned long long* others)
+      : rows(rows), others(others) {}
+  __device__ static int RowOf(int pair) {
+    return pair / 2 * kMmaTokens + static_cast<int>(threadIdx.x) % 4 * 2 + pair % 2;
+  }
+  // Of the lane that keeps row RowOf(pair).
+  __device__ uint64_t BestOf(int pair) const {
+    return __shfl_sync(0xffffffffu, best, pair * 4 + static_cast<int>(threadIdx.x) % 4);
+  }
+  // What need not be scored is below this.
+  __device__ static float Floor(uint64_t best) { return fmaxf(PackedValue(best), -INFINITY); }
+
+  __device__ void See(const float (&logits)[Shape::kTokenTiles][4], int32_t first_output) {
+    const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+    float ceilings[kPairs][2];
+    bool scores = false;
 #pragma unroll
-    for (int j = 0; j < Shape::kTokenTiles; ++j) {
+    for (int p = 0; p < kPairs; ++p) {
+      const RowDraw row = rows[RowOf(p)];
+      const float floor = Floor(BestOf(p));
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const RowDraw row = rows[j * kMmaTokens + lane % 4 * 2 + e];
-        if (!row.wanted()) continue;
-        best[j][e].See(row, logits[j][e], id);
-        best[j][e].See(row, logits[j][e + 2], id + 8);
+      for (int i = 0; i < 2; ++i) {
+        const float logit = logits[p / 2][p % 2 + 2 * i];
+        float& ceiling = ceilings[p][i];
+        ceiling = logit;
+        if (row.temperature > 0.0f) ceiling = ScoreCeiling(row, first_output + g + 8 * i, logit);
+        if (!(logit < INFINITY)) ceiling = INFINITY;
+        scores |= row.wanted() && ceiling >= floor;
       }
+    }
+    if (!__any_sync(0xffffffffu, scores)) return;
+    ScoreLikeliest(logits, ceilings, first_output);
+    ScoreOthers(logits, ceilings, first_output);
+  }
+
+  __device__ void ScoreLikeliest(const float (&logits)[Shape::kTokenTiles][4],
+                                 const float (&ceilings)[kPairs][2], int32_t first_output) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+    const int g = lane / 4;
+    int mine = 0;  // of 16
+    float logit = 0.0f;
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      // The last bits of a ceiling say whose it is: a guess need not be exact.
+      const bool upper = ceilings[p][1] > ceilings[p][0];
+      uint32_t key = (OrderedKey(upper ? ceilings[p][1] : ceilings[p][0]) & ~15u) |
+                     static_cast<uint32_t>(g + (upper ? 8 : 0));
+#pragma unroll
+      for (int step = 4; step < kWarpThreads; step *= 2) {
+        key = max(key, __shfl_xor_sync(0xffffffffu, key, step));
+      }
+      const int likeliest = static_cast<int>(key & 15);
+      const float half = likeliest < 8 ? logits[p / 2][p % 2] : logits[p / 2][p % 2 + 2];
+      const float found = __shfl_sync(0xffffffffu, half, likeliest % 8 * 4 + lane % 4);
+      if (p == g) mine = likeliest, logit = found;
+    }
+    if (g >= kPairs || !rows[RowOf(g)].wanted()) return;
+    best = max(best, PackedDraw(rows[RowOf(g)], first_output + mine, logit));
+  }
+
+  __device__ void ScoreOthers(const float (&logits)[Shape::kTokenTiles][4],
+                              const float (&ceilings)[kPairs][2], int32_t first_output) const {
+    const int32_t id = first_output + static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+    uint32_t wanted = 0;  // bits: pair * 2 + half
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      const uint64_t known = BestOf(p);
+      if (!rows[RowOf(p)].wanted()) continue;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (ceilings[p][i] >= Floor(known) && id + 8 * i != PackedId(known)) {
+          wanted |= 1u << (p * 2 + i);
+        }
+      }
+    }
+#pragma unroll 1
+    while (wanted != 0) {
+      const int at = __ffs(static_cast<int>(wanted)) - 1;
+      wanted &= wanted - 1;
+      float logit = 0.0f;
+#pragma unroll
+      for (int i = 0; i < kPairs * 2; ++i) {
+        if (i == at) logit = logits[i / 4][i / 2 % 2 + i % 2 * 2];
+      }
+      const int row = RowOf(at / 2);
+      atomicMax(&others[row], PackedDraw(rows[row], id + at % 2 * 8, logit));
     }
   }
 
-  // Joins the block; every thread calls it.
-  __device__ void Leave(const DrawArgs& args, const RowDraw* rows) const {
-    __shared__ uint64_t joined[kLinearWarps][Shape::kRows];
-    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-#pragma unroll
-    for (int j = 0; j < Shape::kTokenTiles; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        uint64_t packed = best[j][e].Packed();
-#pragma unroll
-        for (int step = 4; step < kWarpThreads; step *= 2) {
-          packed = max(packed, __shfl_xor_sync(0xffffffffu, packed, step));
-        }
-        if (lane < 4) joined[warp][j * kMmaTokens + lane * 2 + e] = packed;
-      }
-    }
-    __syncthreads();
-    const int r = static_cast<int>(threadIdx.x);
-    if (r >= Shape::kRows || !rows[r].wanted()) return;
-    uint64_t packed = joined[0][r];
-#pragma unroll
-    for (int w = 1; w < kLinearWarps; ++w) packed = max(packed, joined[w][r]);
-    LeaveBest(args, r, packed);
+  // The warp's best are then in `others`.
+  __device__ void End() const {
+    const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+    __syncwarp();
+    if (g < kPairs) others[RowOf(g)] = max(uint64_t{others[RowOf(g)]}, best);
   }
 };
 
 template <typename T, typename Y, typename Shape>
-__global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
     WideKernel(const __grid_constant__ MmaLinearArgs args, int32_t num_rows) {
   constexpr int kTokenTiles = Shape::kTokenTiles;
   constexpr bool kMayDraw = std::is_same_v<Y, float>;
@@ -110,7 +175,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   const int tiles = args.depth / kTileDepth;
   const int per_segment = SegmentTiles(args.depth);
   const int outputs = args.outputs / kMmaOutputs;
-  const int all_warps = static_cast<int>(gridDim.x) * kLinearWarps;
+  const int all_warps = static_cast<int>(gridDim.x) * Shape::kWarps;
   const int first = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
   extern __shared__ __align__(16) std::byte shared[];
   typename Shape::Ring ring(
@@ -120,15 +185,17 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
        .next_run = int64_t{all_warps} * tiles * kTileQuads},
       shared + warp * Shape::Ring::kBytes);
   T* rows = reinterpret_cast<T*>(shared + Shape::kRingBytes);
-  __shared__ RowDraw draws[kMayDraw ? Shape::kRows : 1];
+  __shared__ RowDraw drawn_rows[kMayDraw ? Shape::kRows : 1];
+  __shared__ unsigned long long best_draws[kMayDraw ? Shape::kWarps : 1][Shape::kRows];
+  WideDraws<Shape> draws(drawn_rows, best_draws[kMayDraw ? warp : 0]);
   const bool drawing = kMayDraw && args.draw.best != nullptr;
-  const int r = kLinearThreads - 1 - static_cast<int>(threadIdx.x);
-  if (drawing && r < Shape::kRows) draws[r] = RowDraw::Of(args.draw, r);
+  const int r = Shape::kThreads - 1 - static_cast<int>(threadIdx.x);
+  if (drawing && r < Shape::kRows) drawn_rows[r] = RowDraw::Of(args.draw, r);
+  if (drawing && lane < Shape::kRows) best_draws[warp][lane] = 0;
   AwaitPrevious();
   FetchRows<Shape>(args, num_rows, rows);
   __syncthreads();
 
-  WideDraws<Shape> seen;
   const T* b = rows + lane / 4 * SharedStride(args.depth) + lane % 4 * 8;
   for (int output = first; output < outputs; output += all_warps) {
     float totals[kTokenTiles][4] = {};
@@ -150,18 +217,27 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
     }
     StoreTotals<Y>(args, totals, /*first_row=*/0, num_rows, output * kMmaOutputs);
     if constexpr (kMayDraw) {
-      if (drawing) seen.See(draws, totals, output * kMmaOutputs);
+      if (drawing) draws.See(totals, output * kMmaOutputs);
     }
   }
   if constexpr (kMayDraw) {
-    if (drawing) seen.Leave(args.draw, draws);
+    if (!drawing) return;
+    draws.End();
+    __syncthreads();
+    if (r >= Shape::kRows || !drawn_rows[r].wanted()) return;
+    uint64_t best = best_draws[0][r];
+#pragma unroll
+    for (int w = 1; w < Shape::kWarps; ++w) best = max(best, uint64_t{best_draws[w][r]});
+    LeaveBest(args.draw, r, best);
   }
 }
 
 // Enough outputs for every warp of the card, and rows that fit.
-inline bool IsWide(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
+template <typename Y>
+bool IsWide(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
   const int32_t padded = CeilDiv(rows, kMmaTokens) * kMmaTokens;
-  return rows <= kMaxWideRows && args.outputs / kMmaOutputs >= context.processors * kLinearWarps &&
+  return rows <= (std::is_same_v<Y, float> ? kMaxWideLogits : kMaxWideRows) &&
+         args.outputs / kMmaOutputs >= context.processors * kLinearWarps &&
          int64_t{padded} * SharedStride(args.depth) * 2 <= kWideRowBytes;
 }
 
@@ -173,9 +249,9 @@ void LaunchWideShape(const MmaLinearArgs& args, int32_t rows, const LaunchContex
                              static_cast<int>(Shape::kRingBytes + kWideRowBytes));
   const int64_t row_bytes = int64_t{Shape::kRows} * SharedStride(args.depth) * sizeof(T);
   LaunchOverlapped(context,
-                   {.blocks = dim3(std::min(CeilDiv(args.outputs / kMmaOutputs, kLinearWarps),
+                   {.blocks = dim3(std::min(CeilDiv(args.outputs / kMmaOutputs, Shape::kWarps),
                                             context.processors * Shape::kMinBlocks)),
-                    .threads = kLinearThreads,
+                    .threads = Shape::kThreads,
                     .shared_bytes = static_cast<size_t>(Shape::kRingBytes + row_bytes)},
                    kKernel, args, rows);
 }
@@ -194,6 +270,9 @@ void LaunchWideOf(const MmaLinearArgs& args, int32_t rows, const LaunchContext& 
 template <typename T, typename Y>
 void LaunchWide(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
   if (rows <= kMmaTokens) return LaunchWideOf<T, Y, 1>(args, rows, context);
+  if constexpr (std::is_same_v<Y, float>) {
+    if (rows > kMaxWideRows) return LaunchWideShape<T, Y, WideShape<4, 0>>(args, rows, context);
+  }
   LaunchWideOf<T, Y, 2>(args, rows, context);
 }
 

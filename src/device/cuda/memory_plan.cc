@@ -47,13 +47,14 @@ bool IsGathered(const Program& program, const Tensor& tensor) {
   });
 }
 
-LogitsPlan PlanLogits(const Program& program, const MemoryPlan& plan) {
+LogitsPlan PlanLogits(const Program& program, const MemoryPlan& plan, bool warpgroups) {
   for (const OpRecord& op : program.ops) {
     if (op.id != OpId::kLinear || op.outputs[0].buffer != program.logits.buffer) continue;
     const bool tiled = plan.weights[op.weights[0].value()].tiled;
     const bool norms_apart =
         op.params.As<LinearParams>().norm != NormKind::kNone && op.inputs[0].width > kMaxNormWidth;
-    return {.draws = tiled, .gathers = tiled && !norms_apart && IsGathered(program, op.inputs[0])};
+    return {.drawn_rows = tiled ? MostDrawnRows(op.inputs[0].width, warpgroups) : 0,
+            .gathers = tiled && !norms_apart && IsGathered(program, op.inputs[0])};
   }
   return {};
 }
@@ -68,7 +69,7 @@ MemoryNeeds MemoryPlan::needs() const {
 }
 
 MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
-                      const CudaAttentionBackend& attention) {
+                      const CudaAttentionBackend& attention, bool warpgroups) {
   MemoryPlan plan;
   PlaceWeights(program, plan);
   plan.buffers = PlanBuffers(program, limits);
@@ -76,8 +77,8 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   if (attention.scratch_bytes != nullptr) {
     plan.attention_bytes = attention.scratch_bytes(program, limits);
   }
-  plan.logits = PlanLogits(program, plan);
-  if (plan.logits.draws) plan.best_draws_bytes = limits.max_samples * sizeof(uint64_t);
+  plan.logits = PlanLogits(program, plan, warpgroups);
+  if (plan.logits.drawn_rows > 0) plan.best_draws_bytes = limits.max_samples * sizeof(uint64_t);
   plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
   plan.rule_image_bytes = limits.max_rule_slots * MakeRuleSlotLayout(limits.vocab_size).image_bytes;
   for (const KvLayer& layer : program.kv_layers) {

@@ -48,6 +48,6 @@ struct MemoryPlan {
 };
 
 MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
-                      const CudaAttentionBackend& attention);
+                      const CudaAttentionBackend& attention, bool warpgroups);
 
 }  // namespace spry::cuda

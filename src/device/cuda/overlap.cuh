@@ -34,20 +34,28 @@ struct Grid {
   dim3 blocks;
   int threads = 0;
   size_t shared_bytes = 0;
+  int cluster = 1;  // blocks along z that share their memory
 };
 
 template <typename... Params, typename... Args>
 void LaunchOverlapped(const LaunchContext& context, const Grid& grid, void (*kernel)(Params...),
                       Args&&... args) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (context.overlap) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (grid.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {1, 1, static_cast<unsigned>(grid.cluster)};
+  }
   const cudaLaunchConfig_t config = {.gridDim = grid.blocks,
                                      .blockDim = dim3(grid.threads),
                                      .dynamicSmemBytes = grid.shared_bytes,
                                      .stream = context.stream,
-                                     .attrs = &attribute,
-                                     .numAttrs = context.overlap ? 1u : 0u};
+                                     .attrs = attributes,
+                                     .numAttrs = count};
   // An error stays for the executor, which asks after every op.
   (void)cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
 }

@@ -32,7 +32,8 @@ inline constexpr int kCoreBytes = 128;
 // Of B: the two core matrices of one product's K are kCoreBytes apart, those of neighbouring eights
 // of tokens `group_bytes`.
 __device__ inline uint64_t OperandAt(uint32_t shared_address, uint32_t group_bytes) {
-  return uint64_t{shared_address / 16} | uint64_t{kCoreBytes / 16} << 16 |
+  constexpr uint32_t kOffset = (1 << 18) - 1;  // above it: which block of a cluster
+  return uint64_t{(shared_address & kOffset) / 16} | uint64_t{kCoreBytes / 16} << 16 |
          uint64_t{group_bytes / 16} << 32;
 }
 
@@ -44,6 +45,25 @@ __device__ inline void WarpgroupCommit() {
 }
 __device__ inline void WarpgroupWait() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+// All threads of a cluster have come here, and see what the others have stored.
+__device__ inline void ClusterBarrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
+}
+
+// What block `rank` of the cluster has at `shared`, an address of this block's own.
+__device__ inline float4 LoadFromBlock(const float* shared, int rank) {
+  const auto own = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  float4 v;
+  asm volatile(
+      "{ .reg .b32 at; mapa.shared::cluster.u32 at, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [at]; }"
+      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+      : "r"(own), "r"(rank)
+      : "memory");
+  return v;
 }
 
 #define SPRY_D8(i)                                                                            \
