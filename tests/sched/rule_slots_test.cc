@@ -139,6 +139,7 @@ TEST(RuleSlotsTest, SteadyStepsAllocateNothing) {
   BatchPlan plan;
   std::vector<RowResult> results(3);
   for (RowResult& result : results) result.count = 1;
+  const std::vector<TokenLogprobs> logprobs(3);
   std::vector<TokenEvent> events;
   events.reserve(8);
   uint64_t before = 0;
@@ -147,7 +148,7 @@ TEST(RuleSlotsTest, SteadyStepsAllocateNothing) {
     ASSERT_EQ(scheduler.Schedule(plan), Outcome::kLaunch);
     ASSERT_EQ(plan.rows.size(), 3u);
     events.clear();
-    scheduler.Commit(results, events);
+    scheduler.Commit({.rows = results, .logprobs = logprobs}, events);
   }
   EXPECT_EQ(ThreadAllocations() - before, 0u);
 }

@@ -22,6 +22,7 @@ class FailingExecutable final : public Executable {
     if (step.value() >= fails_at_) return Internal("the card fell out of the machine");
     return works_->Poll(step);
   }
+  RuleSlot RuleImage(int32_t slot) override { return works_->RuleImage(slot); }
   Status CopyLogits(std::span<float> logits) override { return works_->CopyLogits(logits); }
 
  private:
