@@ -134,8 +134,8 @@ Status Simulation::CheckPlan() const {
 }
 
 // A running request computes in every step (one with a mask in every step that finds its outputs
-// known), until all that it may give is on its way; or, where prompts are judged or some come first,
-// until the step's budget is spent on those before it.
+// known), until all that it may give is on its way; or, where prompts are judged or some come
+// first, until the step's budget is spent on those before it.
 Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
   for (const auto& [id, record] : records_) {
     const Request* request = scheduler_.Find(id);
