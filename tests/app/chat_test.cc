@@ -133,8 +133,17 @@ class Terminal {
   }
   const std::string& shown() const { return shown_; }  // since then
 
-  // Types `keys` until the program ends: what comes between two lines, while the terminal is not
-  // the editor's, may be lost. -1 when it has not ended after 20 seconds; then it is killed.
+  // Types `keys` until `text` comes: what is typed between two lines, while the terminal is not the
+  // editor's, may be lost.
+  bool TypeUntil(const std::string& keys, const std::string& text) {
+    for (int tries = 0; tries < 20; ++tries) {
+      Type(keys);
+      if (WaitFor(text, std::chrono::milliseconds(1000))) return true;
+    }
+    return false;
+  }
+
+  // The same until the program ends. -1 when it has not ended after 20 seconds; then it is killed.
   int TypeUntilExit(const std::string& keys) {
     int status = 0;
     for (int tries = 0; tries < 200; ++tries) {
@@ -167,8 +176,7 @@ TEST_F(ChatTest, AtATerminalCtrlCStopsTheAnswerAndNotTheProgram) {
   ASSERT_TRUE(terminal.WaitFor("> ")) << terminal.shown();
   terminal.Type("half a line");
   ASSERT_TRUE(terminal.WaitFor("half a line")) << terminal.shown();
-  terminal.Type(kInterrupt);
-  ASSERT_TRUE(terminal.WaitFor("(Ctrl-D or /exit leaves)")) << terminal.shown();
+  ASSERT_TRUE(terminal.TypeUntil(kInterrupt, "(Ctrl-D or /exit leaves)")) << terminal.shown();
   ASSERT_TRUE(terminal.WaitFor("> ")) << terminal.shown();
   terminal.Type("/save d.json\n");
   ASSERT_TRUE(terminal.WaitFor("> ")) << terminal.shown();

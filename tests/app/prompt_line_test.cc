@@ -127,7 +127,7 @@ TEST(PromptLineTest, WrongLinesNameTheFieldAndWhatWasFound) {
     ASSERT_FALSE(line.ok()) << text.substr(0, 80);
     EXPECT_THAT(line.status().message(), HasSubstr(expected));
     EXPECT_EQ(line.status().message().find('\n'), std::string::npos);
-    EXPECT_LT(line.status().message().size(), 300u);
+    EXPECT_LT(line.status().message().size(), 400u);
   }
 }
 
