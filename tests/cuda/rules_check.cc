@@ -47,7 +47,7 @@ std::vector<RowResult> RunRound(TestExecutable& executable, Round round, int voc
   const RuleSlotLayout layout = MakeRuleSlotLayout(vocab_size);
   std::vector<RowResult> results;
   for (int step = 0; step <= kDecodeSteps; ++step) {
-    const RowResult* rows = executable.RunStep([&](StepWriter& writer) {
+    const StepResult& result = executable.RunStep([&](StepWriter& writer) {
       for (int row = 0; row < kRows; ++row) {
         const RuledRequest& request = round.requests[row];
         const int slot = round.slots[row];
@@ -68,8 +68,9 @@ std::vector<RowResult> RunRound(TestExecutable& executable, Round round, int voc
       }
     });
     for (int row = 0; row < kRows; ++row) {
-      results.push_back(rows[row]);
-      if (rows[row].count > 0) round.requests[row].outputs.push_back(rows[row].tokens[0]);
+      const RowResult& of_row = result.rows[row];
+      results.push_back(of_row);
+      if (of_row.count > 0) round.requests[row].outputs.push_back(of_row.tokens[0]);
     }
   }
   return results;
