@@ -127,8 +127,7 @@ class Generate {
     if (!slot.output->finished()) return {};
     if (event.finish == FinishReason::kNone) model_.engine->Cancel(event.request);
     if (event.finish == FinishReason::kError) {
-      Report(slot.where,
-             fmt::format("{}; the request was stopped", FaultText(event.fault)));
+      Report(slot.where, fmt::format("{}; the request was stopped", FaultText(event.fault)));
     }
     index_of_.erase(found);
     return PrintReady();

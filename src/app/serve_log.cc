@@ -10,8 +10,8 @@ namespace spry {
 namespace {
 
 std::shared_ptr<spdlog::logger> MakeLogger() {
-  auto logger = std::make_shared<spdlog::logger>(
-      "serve", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger =
+      std::make_shared<spdlog::logger>("serve", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   return logger;
 }

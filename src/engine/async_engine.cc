@@ -25,9 +25,7 @@ Result<std::unique_ptr<AsyncEngine>> AsyncEngine::Start(std::unique_ptr<Engine> 
 
 AsyncEngine::AsyncEngine(std::unique_ptr<Engine> engine, const AsyncEngineOptions& options,
                          int output_event)
-    : engine_(std::move(engine)),
-      options_(options),
-      output_event_(output_event) {}
+    : engine_(std::move(engine)), options_(options), output_event_(output_event) {}
 
 AsyncEngine::~AsyncEngine() {
   Send({.kind = Command::Kind::kStop});
@@ -128,9 +126,9 @@ bool AsyncEngine::TakeCommands() {
     switch (command.kind) {
       case Command::Kind::kStop: return false;
       case Command::Kind::kSubmit: {
-        const Result<RequestId> id =
-            published_.lost ? Unavailable("the device has failed; restart the server")
-                            : engine_->Submit(std::move(*command.request));
+        const Result<RequestId> id = published_.lost
+                                         ? Unavailable("the device has failed; restart the server")
+                                         : engine_->Submit(std::move(*command.request));
         if (id.ok()) {
           tickets_[*id] = command.ticket;
           requests_[command.ticket] = *id;
