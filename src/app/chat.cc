@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,9 +16,9 @@
 #include "app/interrupt.h"
 #include "app/line_editor.h"
 #include "app/load_model.h"
-#include "app/request_output.h"
 #include "app/sampling_fields.h"
 #include "app/write_text.h"
+#include "engine/choice_text.h"
 #include "text/chat_template.h"
 
 namespace spry {
@@ -121,26 +122,28 @@ class Chat {
   }
 
   Status Answer(RequestId request) {
-    RequestOutput output({.tokenizer = model_.tokenizer.get(), .sampling = sampling_});
+    ChoiceText answer(MakeChoiceTextOptions(model_.tokenizer.get(), sampling_));
     RowFault fault = RowFault::kNone;
-    while (!output.finished() && !Interrupted()) {
+    while (!answer.finished() && !Interrupted()) {
       SPRY_ASSIGN_OR_RETURN(const std::span<const TokenEvent> events, model_.engine->Step());
       for (const TokenEvent& event : events) {
         fault = event.fault;
-        SPRY_RETURN_IF_ERROR(WriteStdout(output.Take(event)));
+        const std::optional<TokenId> token =
+            event.has_token ? std::optional(event.token) : std::nullopt;
+        SPRY_RETURN_IF_ERROR(WriteStdout(answer.Take(token, event.finish)));
       }
     }
     model_.engine->Cancel(request);  // no more than a word to one that has ended
     SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
-    if (output.finish() == FinishReason::kError) {
+    if (answer.finish() == FinishReason::kError) {
       dialogue_.DropLast();
       Complain(fmt::format("{}; the answer was stopped", FaultText(fault)));
       return {};
     }
-    if (output.finish() == FinishReason::kLength) {
+    if (answer.finish() == FinishReason::kLength) {
       fmt::print(stderr, "(the answer was cut at its length limit)\n");
     }
-    dialogue_.AddAssistant(output.text());
+    dialogue_.AddAssistant(answer.text());
     return {};
   }
 

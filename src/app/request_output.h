@@ -1,16 +1,14 @@
 // What one request of `spry generate` has produced so far, as text and as a line of JSON.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api/row.h"
 #include "api/sampling_params.h"
+#include "engine/choice_text.h"
 #include "sched/scheduler.h"
-#include "text/detokenizer.h"
-#include "text/stop_strings.h"
 #include "text/tokenizer.h"
 
 namespace spry {
@@ -26,13 +24,13 @@ class RequestOutput {
   };
   explicit RequestOutput(Options options);
 
-  // The text that the event made readable, valid until the next call. An end or stop id is counted
-  // but not spelled. A stop string may end the output here before the engine knows.
+  // The text that the event made readable, valid until the next call. A stop string may end the
+  // output here before the engine knows.
   std::string_view Take(const TokenEvent& event);
 
-  bool finished() const { return finish_ != FinishReason::kNone; }
-  FinishReason finish() const { return finish_; }
-  const std::string& text() const { return text_; }
+  bool finished() const { return choice_.finished(); }
+  FinishReason finish() const { return choice_.finish(); }
+  const std::string& text() const { return has_text() ? choice_.text() : ids_; }
   // {"index", "choice", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason",
   // "stop_reason"} and, when asked for, "logprobs": per token its id, logprob, rank and the
   // likeliest others, and "prompt_logprobs": the same per token of the prompt, null for its first.
@@ -40,18 +38,14 @@ class RequestOutput {
   std::string ToJson() const;
 
  private:
-  void Spell(const TokenEvent& event);
+  bool has_text() const { return options_.tokenizer != nullptr; }
 
   Options options_;
-  std::optional<Detokenizer> detokenizer_;
-  std::string spelled_;  // of this event
-  StopScanner stops_;
+  ChoiceText choice_;
+  std::string ids_;  // where there is no text
   int cached_tokens_ = 0;
-  std::vector<TokenId> token_ids_;
   std::vector<TokenLogprobs> logprobs_;
   std::vector<TokenLogprobs> prompt_logprobs_;  // from the second token on
-  std::string text_;
-  FinishReason finish_ = FinishReason::kNone;
 };
 
 }  // namespace spry

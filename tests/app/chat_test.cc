@@ -10,6 +10,7 @@
 #include <boost/json.hpp>
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "tests/app/null_answers.h"
 #include "tests/app/program_run.h"
@@ -146,12 +147,12 @@ class Terminal {
   // The same until the program ends. -1 when it has not ended after 20 seconds; then it is killed.
   int TypeUntilExit(const std::string& keys) {
     int status = 0;
-    for (int tries = 0; tries < 200; ++tries) {
-      if (tries % 5 == 0) Type(keys);
+    for (int tries = 0; tries < 1000; ++tries) {
+      if (tries % 50 == 0) Type(keys);
       if (waitpid(process_, &status, WNOHANG) == process_) {
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       }
-      WaitFor("nothing that it says", std::chrono::milliseconds(100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     kill(process_, SIGKILL);
     waitpid(process_, &status, 0);
