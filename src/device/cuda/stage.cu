@@ -61,7 +61,9 @@ __device__ void CopyAcross(const T* from, T* to, int64_t count) {
 }
 
 // Brings the image of a rule slot into the slot, as far as its header says that it means something.
-__device__ void CopyRules(std::byte* images, const StepState& state, SlotRuleCopy copy) {
+// Out of line: a step without rules should not fetch this code.
+__device__ __noinline__ void CopyRules(std::byte* images, const StepState& state,
+                                       SlotRuleCopy copy) {
   const RuleSlotLayout& layout = state.rule_layout;
   const RuleSlot image = MapRuleSlot(layout, images + copy.rule_slot * layout.image_bytes);
   const RuleSlot slot = state.rule_slot(copy.rule_slot);
