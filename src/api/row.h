@@ -30,8 +30,7 @@ inline const char* FaultText(RowFault fault) {
     case RowFault::kNone: break;
     case RowFault::kNan: return "the model gave no usable logits (NaN)";
     case RowFault::kNothingAllowed:
-      return "allowed_token_ids, bad_words, min_tokens and the grammar together leave "
-             "no token to choose";
+      return "allowed_token_ids, bad_words and min_tokens together leave no token to choose";
   }
   return "the device lost the request";
 }

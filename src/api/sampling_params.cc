@@ -29,7 +29,7 @@ Status CheckPenalties(const SamplingParams& p) {
   // As devices see it: a smaller number would be 0 in f32, a larger one infinite.
   const float repetition = static_cast<float>(p.repetition_penalty);
   if (!(repetition >= std::numeric_limits<float>::min() && std::isfinite(repetition))) {
-    return OutOfRange("repetition_penalty", p.repetition_penalty, "above 0 and finite");
+    return OutOfRange("repetition_penalty", p.repetition_penalty, "from 1.2e-38 to 3.4e38");
   }
   if (!(p.presence_penalty >= -2.0 && p.presence_penalty <= 2.0)) {
     return OutOfRange("presence_penalty", p.presence_penalty, "in [-2, 2]");
@@ -81,7 +81,7 @@ Status Validate(const SamplingParams& p, int64_t vocab_size) {
   if (p.n < 1 || p.n > kMaxChoices) return OutOfRange("n", p.n, "from 1 to 128");
   // Written so that NaN fails each test.
   if (!(p.temperature >= 0.0 && std::isfinite(p.temperature))) {
-    return OutOfRange("temperature", p.temperature, "0 or more");
+    return OutOfRange("temperature", p.temperature, "0 or more, and finite");
   }
   if (!(p.top_p > 0.0 && p.top_p <= 1.0)) return OutOfRange("top_p", p.top_p, "in (0, 1]");
   if (!(p.min_p >= 0.0 && p.min_p <= 1.0)) return OutOfRange("min_p", p.min_p, "in [0, 1]");

@@ -61,6 +61,7 @@ class Chat {
         fmt::print(stderr, "\n(Ctrl-D or /exit leaves)\n");
         continue;
       }
+      if (line.ends_with('\r')) line.pop_back();  // a file from another system
       if (line == "/exit") return Code();
       SPRY_RETURN_IF_ERROR(line.starts_with('/') ? Obey(line) : Say(std::move(line)));
       line.clear();

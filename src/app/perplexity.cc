@@ -80,8 +80,8 @@ Result<Perplexity> MeasurePerplexity(Engine& engine, std::span<const TokenId> to
   const size_t size = engine.memory_plan().max_model_len;
   if (size < kLeastWindow || tokens.size() < size) {
     return InvalidArgument(
-        fmt::format("the text has {} tokens and a window {} (--max-model-len); a window takes at "
-                    "least {}, and the text one window",
+        fmt::format("the text has {} tokens and a window {}; give a text of at least a window, or "
+                    "lower --max-model-len, to no less than {}",
                     tokens.size(), size, kLeastWindow));
   }
   Windows windows(engine, static_cast<int>(size));

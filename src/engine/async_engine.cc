@@ -173,6 +173,7 @@ void AsyncEngine::Take(const TokenEvent& event) {
   output.prompt_logprobs.assign(event.prompt_logprobs.begin(), event.prompt_logprobs.end());
   output.first_prompt_position = event.first_prompt_logprob;
   if (event.finish == FinishReason::kError) {
+    output.fault = event.fault;
     output.error = FaultText(event.fault);
   }
   Give(std::move(output));

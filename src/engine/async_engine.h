@@ -35,7 +35,8 @@ struct Output {
   std::unique_ptr<TokenLogprobs> logprobs;     // when asked for
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt positions from first_prompt_position
   int first_prompt_position = 0;
-  std::string error;  // with kError: what happened
+  RowFault fault = RowFault::kNone;  // with kError: kNothingAllowed is the request's
+  std::string error;                 // with kError: what happened
 };
 
 struct AsyncEngineOptions {

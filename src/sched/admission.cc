@@ -19,7 +19,7 @@ Status Scheduler::Submit(RequestSpec spec) {
   }
   if (spec.rules != nullptr && rule_slots_.size() == 0) {
     return InvalidArgument(
-        "the request has penalties, logit_bias, allowed_token_ids, bad_words or a grammar, and "
+        "the request has penalties, logit_bias, allowed_token_ids or bad_words, and "
         "--max-rule-slots is 0: raise it");
   }
   if (waiting_.size() >= options_.max_waiting) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/chat_messages.h"
+#include "server/completion_request.h"
 #include "server/sampling_request.h"
 
 namespace spry {
@@ -107,6 +108,7 @@ std::optional<ApiError> ReadDialogue(RequestFields& fields, const ServedModel& m
   }
   std::string text;
   if (auto wrong = Render(*chat, input, text)) return wrong;
+  if (auto wrong = CheckPromptBytes(text.size(), model, "messages")) return wrong;
   prompt.ids = model.tokenizer->Encode(text, add_special_tokens);
   return {};
 }

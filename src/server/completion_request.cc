@@ -109,11 +109,23 @@ void ReadEcho(RequestFields& fields, PromptFit& fit, ApiRequest& request) {
 
 }  // namespace
 
+std::optional<ApiError> CheckPromptBytes(size_t bytes, const ServedModel& model,
+                                         std::string_view field) {
+  const int64_t most = model.max_model_len * kMostBytesPerToken;
+  if (static_cast<int64_t>(bytes) <= most) return {};
+  return ApiError{.message = fmt::format("the {} has {} bytes; with a max_model_len of {} tokens "
+                                         "this server takes at most {}: shorten it",
+                                         field, bytes, model.max_model_len, most),
+                  .param = std::string(field),
+                  .code = "context_length_exceeded"};
+}
+
 std::optional<ApiError> EncodePrompt(std::string_view text, bool add_special_tokens,
                                      const ServedModel& model, ApiPrompt& prompt) {
   if (model.tokenizer == nullptr) {
     return BadRequest("the model has no tokenizer; give the prompt as token ids", "prompt");
   }
+  if (auto wrong = CheckPromptBytes(text.size(), model, "prompt")) return wrong;
   prompt.text = text;
   prompt.ids = model.tokenizer->Encode(text, add_special_tokens);
   return {};

@@ -13,6 +13,9 @@ namespace spry {
 std::optional<ApiError> ReadCompletionRequest(const boost::json::object& body,
                                               const ServedModel& model, ApiRequest& request);
 
+// Refuses a text that has more bytes than max_model_len tokens can have.
+std::optional<ApiError> CheckPromptBytes(size_t bytes, const ServedModel& model,
+                                         std::string_view field);
 // Ids of `text`, as it is given to the engine.
 std::optional<ApiError> EncodePrompt(std::string_view text, bool add_special_tokens,
                                      const ServedModel& model, ApiPrompt& prompt);

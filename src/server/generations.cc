@@ -182,7 +182,8 @@ void Generations::Take(const Output& output, Place place) {
   Choice& choice = generation.choices[place.choice];
   TakePrompt(output, generation, choice);
   if (output.finish == FinishReason::kError) {
-    return Fail(generation, {.status = 500, .message = output.error});
+    const bool asked_for_nothing = output.fault == RowFault::kNothingAllowed;
+    return Fail(generation, {.status = asked_for_nothing ? 400 : 500, .message = output.error});
   }
   if (output.has_token) TakeTimes(generation, choice);
   const bool stream = generation.request.stream;

@@ -21,7 +21,7 @@ namespace spry {
 
 struct HttpLimits {
   int64_t header_bytes = 16 << 10;
-  int64_t body_bytes = int64_t{64} << 20;
+  int64_t body_bytes = int64_t{16} << 20;
   int64_t unsent_bytes = int64_t{1} << 20;       // of one connection
   int connections = 65536;                       // at most what RLIMIT_NOFILE leaves room for
   std::chrono::milliseconds header_time{10000};  // from a request's first byte to its head's end

@@ -15,6 +15,10 @@
 
 namespace spry {
 
+// No vocabulary at hand has longer tokens. What cannot fit is refused before it is tokenized: that
+// takes the I/O thread seconds for megabytes without a space.
+inline constexpr int64_t kMostBytesPerToken = 256;
+
 struct ServedModel {
   std::vector<std::string> names;        // --served-model-name: at least one; answers say the first
   const Tokenizer* tokenizer = nullptr;  // null: there is no text, prompts must be ids

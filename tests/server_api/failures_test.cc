@@ -1,6 +1,7 @@
 // The device is lost while requests run: each is told, in the form that its answer has by then.
 #include <gtest/gtest.h>
 
+#include "device/cpu/cpu_device.h"
 #include "device/null/null_device.h"
 #include "tests/server_api/api_rig.h"
 #include "tests/server_api/failing_device.h"
@@ -44,6 +45,19 @@ TEST(FailuresTest, AServerWithoutDeviceIsNotHealthy) {
   EXPECT_EQ(rig.Post("/v1/completions", R"({"prompt":[300]})")->answer().status, 500);
   EXPECT_EQ(rig.Send("GET", "/health", "")->answer().status, 503);
   EXPECT_EQ(rig.Post("/v1/completions", R"({"prompt":[300]})")->answer().status, 503);
+}
+
+// Rules that leave nothing to choose are the request's fault, not the server's.
+TEST(FailuresTest, RulesThatLeaveNothingAreABadRequest) {
+  RigOptions options;
+  options.device = *MakeCpuDevice({.threads = 1});
+  ApiRig rig(std::move(options));
+  const json::object error = rig.Refusal(
+      "/v1/completions",
+      R"({"prompt":[300],"allowed_token_ids":[301],"stop_token_ids":[301],"min_tokens":2})");
+  EXPECT_EQ(error.at("type"), "invalid_request_error");
+  EXPECT_NE(View(error.at("message")).find("no token to choose"), std::string_view::npos);
+  rig.Ask("/v1/completions", R"({"prompt":[300],"max_tokens":1})");
 }
 
 }  // namespace

@@ -279,5 +279,19 @@ TEST_F(RefusalsTest, AFullServerSays429) {
   EXPECT_EQ(full.Post("/v1/completions", body)->answer().status, 200);
 }
 
+// Megabytes without a space take a tokenizer seconds: what cannot fit is refused before.
+TEST_F(RefusalsTest, APromptOfMoreBytesThanTokensCanHave) {
+  const int64_t most = rig_.model().max_model_len * kMostBytesPerToken;
+  const std::string text(most + 1, 'a');
+  const json::object error = rig_.Refusal("/v1/completions", R"({"prompt":")" + text + R"("})");
+  EXPECT_EQ(error.at("code"), "context_length_exceeded");
+  EXPECT_EQ(error.at("param"), "prompt");
+  const json::object chat = rig_.Refusal(
+      "/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + text + R"("}]})");
+  EXPECT_EQ(chat.at("code"), "context_length_exceeded");
+  EXPECT_EQ(chat.at("param"), "messages");
+  ExpectServes();
+}
+
 }  // namespace
 }  // namespace spry
