@@ -166,7 +166,7 @@ class Terminal {
 };
 
 constexpr char kInterrupt[] = "\x03";
-constexpr char kEndOfInput[] = "\x04";
+constexpr char kEndOfInput[] = "\x15\x04";  // on a line that is emptied first
 
 TEST_F(ChatTest, AtATerminalCtrlCStopsTheAnswerAndNotTheProgram) {
   Terminal terminal(folder_, "--null-step-us 50000");  // 63 tokens: three seconds
