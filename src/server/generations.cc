@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/choice_text.h"
+#include "engine/choices.h"
 #include "server/echo_offsets.h"
 
 namespace spry {
@@ -135,15 +136,15 @@ std::optional<ApiError> Generations::Submit(Generation& generation) {
   for (int index = 0; index < request.num_choices(); ++index) {
     Choice& choice = generation.choices.emplace_back(model_, request, index);
     const ApiPrompt& prompt = request.prompts[choice.prompt];
-    GenerationRequest engine_request{.prompt = prompt.ids, .sampling = request.sampling};
-    engine_request.cache_salt = request.cache_salt;
-    engine_request.priority = request.priority;
-    engine_request.sampling.max_tokens = prompt.max_tokens;
-    if (request.sampling.seed) *engine_request.sampling.seed += index % request.n;
-    // The first choice of a prompt scores it for all, but for echoes: their scores come in the
-    // order of each stream.
-    const bool scores = index % request.n == 0 || generation.echoes_logprobs();
-    if (!scores && prompt.max_tokens > 0) engine_request.sampling.prompt_logprobs.reset();
+    GenerationRequest of_prompt{.prompt = prompt.ids, .sampling = request.sampling};
+    of_prompt.cache_salt = request.cache_salt;
+    of_prompt.priority = request.priority;
+    of_prompt.sampling.max_tokens = prompt.max_tokens;
+    GenerationRequest engine_request = MakeChoice(of_prompt, index % request.n);
+    // Echoes need the prompt's scores in the order of each stream.
+    if (generation.echoes_logprobs()) {
+      engine_request.sampling.prompt_logprobs = request.sampling.prompt_logprobs;
+    }
     const Result<Ticket> ticket = engine_.Submit(std::move(engine_request));
     if (!ticket.ok()) return ToApiError(ticket.status());
     choice.ticket = *ticket;
