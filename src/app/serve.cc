@@ -81,7 +81,9 @@ Result<std::unique_ptr<Served>> LoadServed(const ServeFlags& flags) {
   return served;
 }
 
-std::string Milliseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e3); }
+std::string Milliseconds(std::optional<double> seconds) {
+  return seconds ? fmt::format("{:.2f}", *seconds * 1e3) : "-";
+}
 
 void LogRequest(const RequestReport& report) {
   Log(LogLevel::kInfo, "request",
@@ -90,8 +92,11 @@ void LogRequest(const RequestReport& report) {
        {"prompt_tokens", std::to_string(report.usage.prompt_tokens)},
        {"cached_tokens", std::to_string(report.usage.cached_tokens)},
        {"output_tokens", std::to_string(report.usage.completion_tokens)},
-       {"first_token_ms",
-        report.first_token_seconds ? Milliseconds(*report.first_token_seconds) : "-"},
+       {"prompt_ms", Milliseconds(report.prompt_seconds)},
+       {"queue_ms", Milliseconds(report.queue_seconds)},
+       {"prefill_ms", Milliseconds(report.prefill_seconds)},
+       {"first_token_ms", Milliseconds(report.first_token_seconds)},
+       {"decode_ms", Milliseconds(report.decode_seconds)},
        {"total_ms", Milliseconds(report.total_seconds)},
        {"finish", report.finish},
        {"error", report.error.empty() ? "-" : report.error}});

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -82,11 +83,14 @@ void AsyncEngine::TakeOutputs(std::vector<Output>& outputs) {
 
 EngineStatus AsyncEngine::status() const {
   const int64_t began = published_.step_began;
+  StepSizes steps{.tokens = published_.step_tokens};
+  std::ranges::copy(published_.steps, steps.counts.begin());
   return {.scheduler = {.running = published_.running,
                         .waiting = published_.waiting,
                         .preemptions = published_.preemptions,
                         .prefix_query_tokens = published_.prefix_query_tokens,
                         .prefix_hit_tokens = published_.prefix_hit_tokens},
+          .steps = steps,
           .kv_usage = published_.kv_usage,
           .step_age_nanos = began == 0 ? 0 : SteadyClock().NowNanos() - began,
           .lost = published_.lost};
@@ -104,9 +108,11 @@ void AsyncEngine::Run() {
       commands_sent_.wait(seen, std::memory_order_acquire);
       continue;
     }
-    published_.step_began = clock.NowNanos();
-    const Result<std::span<const TokenEvent>> events = engine_->Step();
+    const int64_t now = clock.NowNanos();
+    published_.step_began = now;
+    const Result<std::span<const TokenEvent>> events = engine_->Step(now);
     published_.step_began = 0;
+    CountSteps();
     Publish();
     if (!events.ok()) {
       LoseDevice(events.status());
@@ -166,7 +172,8 @@ void AsyncEngine::Take(const TokenEvent& event) {
                 .has_token = event.has_token,
                 .token = event.token,
                 .finish = event.finish,
-                .num_cached_tokens = event.num_cached_tokens};
+                .num_cached_tokens = event.num_cached_tokens,
+                .admitted_at = event.admitted_at};
   if (event.logprobs != nullptr) {
     output.logprobs = std::make_unique<TokenLogprobs>(*event.logprobs);
   }
@@ -189,6 +196,14 @@ void AsyncEngine::LoseDevice(const Status& why) {
   }
   requests_.clear();
   tickets_.clear();
+}
+
+void AsyncEngine::CountSteps() {
+  for (const int tokens : engine_->launched_tokens()) {
+    const auto bucket = std::ranges::lower_bound(StepSizes::kMost, tokens);
+    ++published_.steps[bucket - StepSizes::kMost.begin()];
+    published_.step_tokens += tokens;
+  }
 }
 
 void AsyncEngine::Publish() {

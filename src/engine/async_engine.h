@@ -5,6 +5,7 @@
 //                TakeOutputs    <--outputs---, and output_event() becomes readable once a step
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -32,6 +33,7 @@ struct Output {
   TokenId token;
   FinishReason finish = FinishReason::kNone;
   int num_cached_tokens = 0;
+  int64_t admitted_at = 0;  // steady clock: when its first step was scheduled; 0: it never was
   std::unique_ptr<TokenLogprobs> logprobs;     // when asked for
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt positions from first_prompt_position
   int first_prompt_position = 0;
@@ -43,9 +45,19 @@ struct AsyncEngineOptions {
   int max_live = 256;  // requests running or waiting; more are refused
 };
 
+// Steps by the tokens they computed: the count of bucket i is of those with at most kMost[i] that
+// fit no bucket before it; the last bucket has no limit.
+struct StepSizes {
+  static constexpr std::array<int, 13> kMost = {1,   8,    16,   32,   64,   128,  256,
+                                                512, 1024, 2048, 4096, 8192, 16384};
+  std::array<uint64_t, kMost.size() + 1> counts{};
+  uint64_t tokens = 0;  // of all of them
+};
+
 // For /metrics and /health; each value is whole, the set is of nearly one moment.
 struct EngineStatus {
   SchedulerStats scheduler;
+  StepSizes steps;
   double kv_usage = 0;         // share of KV blocks in use
   int64_t step_age_nanos = 0;  // since the step in work began; 0: none
   bool lost = false;           // the device failed; every request has been ended with kError
@@ -90,6 +102,8 @@ class AsyncEngine {
   struct Published {
     std::atomic<int> running{0}, waiting{0};
     std::atomic<uint64_t> preemptions{0}, prefix_query_tokens{0}, prefix_hit_tokens{0};
+    std::array<std::atomic<uint64_t>, StepSizes::kMost.size() + 1> steps{};
+    std::atomic<uint64_t> step_tokens{0};
     std::atomic<double> kv_usage{0};
     std::atomic<int64_t> step_began{0};
     std::atomic<bool> lost{false};
@@ -104,6 +118,7 @@ class AsyncEngine {
   void Take(const TokenEvent& event);
   void Give(Output output) { outputs_.enqueue(std::move(output)); }
   void LoseDevice(const Status& why);
+  void CountSteps();
   void Publish();
 
   const std::unique_ptr<Engine> engine_;

@@ -47,6 +47,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Device> device,
   engine->policy_ = options.policy;
   engine->seed_ = options.seed;
   engine->events_.reserve(memory.limits.max_rows);
+  engine->launched_tokens_.reserve(memory.run_ahead);
   return engine;
 }
 
@@ -99,11 +100,13 @@ Result<RequestId> Engine::Submit(GenerationRequest request) {
 
 bool Engine::Cancel(RequestId request) { return scheduler_->Cancel(request); }
 
-Result<std::span<const TokenEvent>> Engine::Step() {
+Result<std::span<const TokenEvent>> Engine::Step(int64_t now) {
   events_.clear();
+  launched_tokens_.clear();
   while (scheduler_->steps_in_flight() < memory_plan().run_ahead &&
-         scheduler_->Schedule(plan_) == Scheduler::Outcome::kLaunch) {
+         scheduler_->Schedule(plan_, now) == Scheduler::Outcome::kLaunch) {
     SPRY_RETURN_IF_ERROR(runner_->Launch(plan_));
+    launched_tokens_.push_back(plan_.num_tokens);
   }
   if (runner_->steps_in_flight() == 0) return std::span<const TokenEvent>(events_);
   SPRY_ASSIGN_OR_RETURN(const StepResults results, runner_->WaitOldest());

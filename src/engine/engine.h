@@ -61,7 +61,10 @@ class Engine {
   bool Cancel(RequestId request);
 
   // One turn of the loop. The events are valid until the next call; none when nothing could run.
-  Result<std::span<const TokenEvent>> Step();
+  // `now` comes back as the admitted_at of requests that begin to run in this turn.
+  Result<std::span<const TokenEvent>> Step(int64_t now = 0);
+  // Tokens of each step that the last turn launched.
+  std::span<const int> launched_tokens() const { return launched_tokens_; }
   bool idle() const { return scheduler_->idle(); }
 
   // Forgets cached prefixes; true when none is left (none was in use).
@@ -88,6 +91,7 @@ class Engine {
   uint64_t next_request_ = 0;
   BatchPlan plan_;
   std::vector<TokenEvent> events_;
+  std::vector<int> launched_tokens_;
 };
 
 }  // namespace spry

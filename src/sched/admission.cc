@@ -111,6 +111,7 @@ void Scheduler::TakeRow(Request& request, BatchPlan& plan) {
   if (!request.admitted_before) {
     request.admitted_before = true;
     request.num_cached_tokens = request.num_launched;
+    request.admitted_at = now_;
     const bool looked = pool_.prefix_caching() && !OwesTargets(request);
     if (looked) prefix_query_tokens_ += request.num_prompt;
     prefix_hit_tokens_ += request.num_cached_tokens;

@@ -34,6 +34,7 @@ void Scheduler::TakeResult(Request& request, const LaunchedRow& launched, const 
                            std::span<const TokenLogprobs> logprobs, TokenEvent& event) {
   event.request = request.id;
   event.num_cached_tokens = request.num_cached_tokens;
+  event.admitted_at = request.admitted_at;
   // A live row that chose a token has one, any other none; a device that says otherwise has lost
   // this request, which fails alone.
   const int expected = launched.draws && request.params.max_outputs > 0 ? 1 : 0;

@@ -56,6 +56,7 @@ struct alignas(64) Request {
   int num_published = 0;        // leading blocks of `blocks` known to the prefix index
 
   int num_cached_tokens = 0;  // prompt tokens found in the cache at first admission
+  int64_t admitted_at = 0;    // first: what Schedule was told then
   RowParams params;
   // Leading positions of the prompt whose successor has been judged, for prompt log-probabilities.
   int num_judged = 0;

@@ -57,8 +57,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
   for (int row = options.max_rows; row-- > 0;) free_rows_.push_back(RowId(row));
 }
 
-Scheduler::Outcome Scheduler::Schedule(BatchPlan& plan) {
+Scheduler::Outcome Scheduler::Schedule(BatchPlan& plan, int64_t now) {
   CHECK(!steps_.full());
+  now_ = now;
   Reset(plan, options_);
   prompt_rows_.clear();
   num_held_ = 0;

@@ -61,6 +61,7 @@ struct TokenEvent {
   FinishReason finish = FinishReason::kNone;
   RowFault fault = RowFault::kNone;         // with kError
   int num_cached_tokens = 0;                // of the prompt
+  int64_t admitted_at = 0;                  // what Schedule was told when it first ran
   const TokenLogprobs* logprobs = nullptr;  // of the token; null when not asked for
   // Of the prompt's tokens from this index on, in order; each of them comes once.
   std::span<const TokenLogprobs> prompt_logprobs;
@@ -87,8 +88,9 @@ class Scheduler {
     kRetire,   // blocks ran out: commit every step in flight, then call again to preempt
   };
   // A kLaunch plan counts as launched when this returns. Not to be called while
-  // max_steps_in_flight steps are in flight.
-  Outcome Schedule(BatchPlan& plan);
+  // max_steps_in_flight steps are in flight. `now` is the caller's time, kept for the events of the
+  // requests that begin to run, and for nothing else.
+  Outcome Schedule(BatchPlan& plan, int64_t now = 0);
 
   // Takes the results of the oldest step in flight. Appends one event for each live request that
   // got a token or log-probabilities, or ended. The events point into `results`.
@@ -161,6 +163,7 @@ class Scheduler {
   int num_held_ = 0;                     // running requests left out of the plan in the making
   // The first waiting request found too few blocks, and none came free since: no use to look again.
   bool waits_for_blocks_ = false;
+  int64_t now_ = 0;  // of the plan in the making
   uint64_t submitted_ = 0;
   uint64_t preemptions_ = 0;
   uint64_t prefix_query_tokens_ = 0;

@@ -38,8 +38,9 @@ Endpoints::Endpoints(AsyncEngine& engine, const ServedModel& model, const Clock&
                      EndpointsOptions options)
     : engine_(engine),
       model_(model),
+      clock_(clock),
       options_(std::move(options)),
-      metrics_(model.names.front(), model.max_model_len, options_.on_end),
+      metrics_(model.names.front(), engine.memory_plan(), options_.on_end),
       generations_(engine, model, clock, metrics_) {}
 
 std::vector<Endpoints::Endpoint> Endpoints::List() {
@@ -80,6 +81,7 @@ std::vector<Endpoints::Endpoint> Endpoints::List() {
 }
 
 void Endpoints::Generate(Exchange exchange, Reader read) {
+  const int64_t arrival = clock_.NowNanos();
   if (draining_) {
     return exchange->Send(ErrorAnswer(
         {.status = 503, .message = "the server is shutting down and takes no new requests"}));
@@ -94,7 +96,7 @@ void Endpoints::Generate(Exchange exchange, Reader read) {
   if (!request.ignored.empty() && options_.on_ignored) {
     options_.on_ignored(request.id.empty() ? http.request_id : request.id, request.ignored);
   }
-  generations_.Start(std::move(exchange), std::move(request));
+  generations_.Start(std::move(exchange), std::move(request), arrival);
 }
 
 void Endpoints::OnEngineReady() {

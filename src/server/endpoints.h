@@ -68,6 +68,7 @@ class Endpoints {
 
   AsyncEngine& engine_;
   const ServedModel& model_;
+  const Clock& clock_;
   const EndpointsOptions options_;
   Metrics metrics_;
   Generations generations_;

@@ -77,8 +77,13 @@ struct Generations::Generation {
   bool stream_begun = false;
   bool touched = false;
   bool ended = false;
+  RowFault fault = RowFault::kNone;
+  // When; 0: not yet.
   int64_t arrival = 0;
+  int64_t submitted = 0;
+  int64_t admitted = 0;  // its first choice
   int64_t first_token = 0;
+  int64_t last_token = 0;
 };
 
 Generations::Generations(AsyncEngine& engine, const ServedModel& model, const Clock& clock,
@@ -95,14 +100,16 @@ Generations::~Generations() {
 
 std::string Generations::NewId() { return fmt::format("{:016x}{:016x}", random_(), random_()); }
 
-void Generations::Start(std::shared_ptr<HttpExchange> exchange, ApiRequest request) {
+void Generations::Start(std::shared_ptr<HttpExchange> exchange, ApiRequest request,
+                        int64_t arrival) {
   std::string id = request.id.empty() ? exchange->request().request_id : request.id;
   if (id.empty()) id = NewId();
   const bool chat = request.kind == ApiRequest::Kind::kChat;
   auto generation = std::make_unique<Generation>(std::move(exchange), std::move(request),
                                                  (chat ? "chatcmpl-" : "cmpl-") + id, model_);
   generation->number = next_number_++;
-  generation->arrival = clock_.NowNanos();
+  generation->arrival = arrival;
+  generation->submitted = clock_.NowNanos();
   if (std::optional<ApiError> error = Submit(*generation)) {
     CancelChoices(*generation);
     generation->exchange->Send(ErrorAnswer(*error));
@@ -181,8 +188,10 @@ void Generations::OnOutputs(std::span<const Output> outputs) {
 void Generations::Take(const Output& output, Place place) {
   Generation& generation = *place.generation;
   Choice& choice = generation.choices[place.choice];
+  if (generation.admitted == 0) generation.admitted = output.admitted_at;
   TakePrompt(output, generation, choice);
   if (output.finish == FinishReason::kError) {
+    generation.fault = output.fault;
     const bool asked_for_nothing = output.fault == RowFault::kNothingAllowed;
     return Fail(generation, {.status = asked_for_nothing ? 400 : 500, .message = output.error});
   }
@@ -238,6 +247,7 @@ void Generations::TakeTimes(Generation& generation, Choice& choice) {
     generation.first_token = now_;
     observer_.OnFirstToken(Seconds(now_ - generation.arrival));
   }
+  generation.last_token = now_;
   const bool first = choice.last_token == 0;
   observer_.OnToken(first ? std::nullopt : std::optional(Seconds(now_ - choice.last_token)));
   choice.last_token = now_;
@@ -378,8 +388,15 @@ void Generations::End(Generation& generation, std::string_view finish, std::stri
       .n = generation.request.n,
       .num_prompts = static_cast<int>(generation.request.prompts.size()),
       .max_tokens = generation.request.prompts.front().max_tokens,
+      .fault = generation.fault,
+      .prompt_seconds = Seconds(generation.submitted - generation.arrival),
+      .decode_seconds = Seconds(generation.last_token - generation.first_token),
       .total_seconds = Seconds(now - generation.arrival)};
+  if (generation.admitted != 0) {
+    report.queue_seconds = Seconds(generation.admitted - generation.submitted);
+  }
   if (generation.first_token != 0) {
+    report.prefill_seconds = Seconds(generation.first_token - generation.admitted);
     report.first_token_seconds = Seconds(generation.first_token - generation.arrival);
   }
   observer_.OnEnd(report);

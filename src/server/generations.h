@@ -33,8 +33,13 @@ struct RequestReport {
   int n = 1;
   int num_prompts = 1;
   int max_tokens = 0;
-  std::optional<double> first_token_seconds;  // from the arrival; none: it got no token
-  double total_seconds = 0;
+  RowFault fault = RowFault::kNone;           // with an error: what the device said
+  double prompt_seconds = 0;                  // from the arrival until the engine had it
+  std::optional<double> queue_seconds;        // from there until it ran; none: it never did
+  std::optional<double> prefill_seconds;      // from there to its first token; none: it got none
+  std::optional<double> first_token_seconds;  // from the arrival
+  double decode_seconds = 0;                  // from its first token to its last
+  double total_seconds = 0;                   // from the arrival to the end
 };
 
 class GenerationObserver {
@@ -54,8 +59,9 @@ class Generations {
   ~Generations();
 
   // Takes a request to the engine. Its answer, or the error, goes through `exchange`, which is kept
-  // until then. When the client leaves, all its choices are cancelled.
-  void Start(std::shared_ptr<HttpExchange> exchange, ApiRequest request);
+  // until then. When the client leaves, all its choices are cancelled. `arrival`: when the request
+  // was there, by the clock.
+  void Start(std::shared_ptr<HttpExchange> exchange, ApiRequest request, int64_t arrival);
 
   // What the engine gave. Tickets that are not known here are passed over.
   void OnOutputs(std::span<const Output> outputs);

@@ -34,6 +34,8 @@ const Buckets& RequestBuckets() {
   return buckets;
 }
 
+Buckets StepBuckets() { return {StepSizes::kMost.begin(), StepSizes::kMost.end()}; }
+
 // 1, 2, 5, 10, 20, 50 and so on, up to `most`.
 Buckets TokenBuckets(int64_t most) {
   Buckets buckets;
@@ -48,13 +50,23 @@ Buckets TokenBuckets(int64_t most) {
 }  // namespace
 
 struct Metrics::Families {
-  Families(const std::string& model_name, int64_t max_model_len)
+  Families(const std::string& model_name, const MemoryPlan& plan)
       : labels{{"model_name", model_name}, {"engine", "0"}},
         finished(prometheus::BuildCounter()
                      .Name("vllm:request_success_total")
                      .Help("Requests that ended, by finished_reason.")
                      .Register(registry)),
-        tokens(TokenBuckets(max_model_len)) {}
+        tokens(TokenBuckets(plan.max_model_len)) {
+    prometheus::Labels cache = labels;
+    cache["block_size"] = std::to_string(plan.limits.block_size);
+    cache["num_gpu_blocks"] = std::to_string(plan.limits.num_blocks);
+    prometheus::BuildGauge()
+        .Name("vllm:cache_config_info")
+        .Help("Always 1; the labels say how large the KV cache is, on whatever device.")
+        .Register(registry)
+        .Add(cache)
+        .Set(1);
+  }
 
   prometheus::Gauge& Gauge(const char* name, const char* help) {
     return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
@@ -95,11 +107,20 @@ struct Metrics::Families {
       "vllm:inter_token_latency_seconds", "Between a token and the next.", NextTokenBuckets());
   prometheus::Histogram& per_token =
       Histogram("vllm:request_time_per_output_token_seconds",
-                "From the first token to the end, by token after the first.", NextTokenBuckets());
+                "From the first token to the last, by token after the first.", NextTokenBuckets());
   prometheus::Histogram& whole =
       Histogram("vllm:e2e_request_latency_seconds", "From arrival to the end.", RequestBuckets());
+  prometheus::Histogram& queue =
+      Histogram("vllm:request_queue_time_seconds",
+                "From the engine's taking a request to its first step.", RequestBuckets());
+  prometheus::Histogram& prefill =
+      Histogram("vllm:request_prefill_time_seconds", "From its first step to its first token.",
+                RequestBuckets());
   prometheus::Histogram& decode = Histogram("vllm:request_decode_time_seconds",
-                                            "From the first token to the end.", RequestBuckets());
+                                            "From its first token to its last.", RequestBuckets());
+  prometheus::Histogram& inference =
+      Histogram("vllm:request_inference_time_seconds", "From its first step to its last token.",
+                RequestBuckets());
   prometheus::Histogram& request_prompt_tokens =
       Histogram("vllm:request_prompt_tokens", "Prompt tokens of a request.", tokens);
   prometheus::Histogram& request_generation_tokens =
@@ -108,11 +129,16 @@ struct Metrics::Families {
       Histogram("vllm:request_params_n", "Choices asked for.", {1, 2, 5, 10, 20});
   prometheus::Histogram& request_max_tokens =
       Histogram("vllm:request_params_max_tokens", "max_tokens of a request.", tokens);
+  prometheus::Counter& corrupted =
+      Counter("vllm:corrupted_requests_total", "Requests that ended because of NaN logits.");
+  prometheus::Histogram& step_tokens = Histogram(
+      "vllm:iteration_tokens_total", "Tokens that a step of the engine computed.", StepBuckets());
+  StepSizes steps_told;  // what step_tokens has of the engine's counts
 };
 
-Metrics::Metrics(const std::string& model_name, int64_t max_model_len,
+Metrics::Metrics(const std::string& model_name, const MemoryPlan& plan,
                  std::function<void(const RequestReport&)> ended)
-    : families_(std::make_unique<Families>(model_name, max_model_len)), ended_(std::move(ended)) {}
+    : families_(std::make_unique<Families>(model_name, plan)), ended_(std::move(ended)) {}
 
 Metrics::~Metrics() = default;
 
@@ -137,11 +163,15 @@ void Metrics::OnEnd(const RequestReport& report) {
   f.request_generation_tokens.Observe(static_cast<double>(report.usage.completion_tokens));
   f.request_n.Observe(report.n);
   f.request_max_tokens.Observe(report.max_tokens);
-  if (report.first_token_seconds) {
-    const double decode = report.total_seconds - *report.first_token_seconds;
-    f.decode.Observe(decode);
+  if (report.fault == RowFault::kNan) f.corrupted.Increment();
+  if (report.queue_seconds) f.queue.Observe(*report.queue_seconds);
+  if (report.prefill_seconds) {
+    f.prefill.Observe(*report.prefill_seconds);
+    f.decode.Observe(report.decode_seconds);
+    f.inference.Observe(*report.prefill_seconds + report.decode_seconds);
     if (report.usage.completion_tokens > 1) {
-      f.per_token.Observe(decode / static_cast<double>(report.usage.completion_tokens - 1));
+      const auto more = static_cast<double>(report.usage.completion_tokens - 1);
+      f.per_token.Observe(report.decode_seconds / more);
     }
   }
   if (ended_) ended_(report);
@@ -159,6 +189,13 @@ std::string Metrics::Text(const EngineStatus& engine) {
   raise(f.preemptions, engine.scheduler.preemptions);
   raise(f.prefix_queries, engine.scheduler.prefix_query_tokens);
   raise(f.prefix_hits, engine.scheduler.prefix_hit_tokens);
+  std::vector<double> steps;
+  for (size_t i = 0; i < engine.steps.counts.size(); ++i) {
+    steps.push_back(static_cast<double>(engine.steps.counts[i] - f.steps_told.counts[i]));
+  }
+  f.step_tokens.ObserveMultiple(steps,
+                                static_cast<double>(engine.steps.tokens - f.steps_told.tokens));
+  f.steps_told = engine.steps;
   return prometheus::TextSerializer().Serialize(f.registry.Collect());
 }
 

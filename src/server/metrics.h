@@ -16,7 +16,7 @@ namespace spry {
 class Metrics final : public GenerationObserver {
  public:
   // `ended` is called with each request's report, for the log.
-  Metrics(const std::string& model_name, int64_t max_model_len,
+  Metrics(const std::string& model_name, const MemoryPlan& plan,
           std::function<void(const RequestReport&)> ended);
   ~Metrics() override;
 

@@ -372,8 +372,8 @@ TEST(AnswersTest, ReportsSayHowRequestsEnded) {
   rig.Ask(kCompletions, R"({"prompt":[300,301],"max_tokens":3})");
   ASSERT_EQ(rig.ended().size(), 1u);
   EXPECT_EQ(rig.ended()[0].finish, "length");
-  EXPECT_EQ(rig.ended()[0].usage.completion_tokens, 3);
-  EXPECT_TRUE(rig.ended()[0].had_first_token);
+  EXPECT_EQ(rig.ended()[0].report.usage.completion_tokens, 3);
+  EXPECT_TRUE(rig.ended()[0].report.first_token_seconds.has_value());
 }
 
 }  // namespace

@@ -76,8 +76,10 @@ ApiRig::ApiRig(RigOptions options) {
   model_.fingerprint = "spry-test";
   EndpointsOptions rest{.version = "1.2.3", .facts = {{"device", "null"}}};
   rest.on_end = [this](const RequestReport& report) {
-    ended_.push_back(
-        {std::string(report.finish), report.usage, report.first_token_seconds.has_value()});
+    ended_.push_back({std::string(report.finish), report});
+    // What lives no longer than the call.
+    ended_.back().report.request_id = ended_.back().report.finish = {};
+    ended_.back().report.error = {};
   };
   rest.on_ignored = [this](std::string_view, const std::vector<std::string>& fields) {
     ignored_ = fields;

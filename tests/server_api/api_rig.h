@@ -75,8 +75,7 @@ class ApiRig {
   const std::vector<std::string>& ignored() const { return ignored_; }
   struct Ended {
     std::string finish;
-    Usage usage;
-    bool had_first_token = false;
+    RequestReport report;  // without texts
   };
   const std::vector<Ended>& ended() const { return ended_; }
 

@@ -101,11 +101,40 @@ TEST(EndpointsTest, MetricsHaveVllmsNames) {
       "vllm:time_to_first_token_seconds_count{" + labels + "} 1\n",
       "vllm:inter_token_latency_seconds_count{" + labels + "} 8\n",
       "vllm:e2e_request_latency_seconds_count{" + labels + "} 1\n",
+      "vllm:request_queue_time_seconds_count{" + labels + "} 1\n",
+      "vllm:request_prefill_time_seconds_count{" + labels + "} 1\n",
+      "vllm:request_decode_time_seconds_count{" + labels + "} 1\n",
+      "vllm:request_inference_time_seconds_count{" + labels + "} 1\n",
+      // Two choices: a prompt of two tokens, then four steps of one.
+      "vllm:iteration_tokens_total_sum{" + labels + "} 12\n",
+      "vllm:cache_config_info{block_size=\"8\",engine=\"0\",model_name=\"tiny\","
+      "num_gpu_blocks=\"2048\"} 1\n",
       "vllm:request_success_total{" + finish + "} 1\n",
       "vllm:request_prompt_tokens_bucket{" + labels + ",le=\"2\"} 1\n"};
   for (const std::string& line : lines) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
+}
+
+// The second request waits for the only row.
+TEST(EndpointsTest, ARequestsTimeIsToldInParts) {
+  ApiRig rig({.step_millis = 5, .max_rows = 1});
+  const auto first =
+      rig.Send("POST", "/v1/completions", R"({"prompt":[300],"max_tokens":20,"stream":true})");
+  const auto second =
+      rig.Send("POST", "/v1/completions", R"({"prompt":[301],"max_tokens":10,"stream":true})");
+  rig.Run(*first);
+  rig.Run(*second);
+  ASSERT_EQ(rig.ended().size(), 2u);
+  EXPECT_LT(rig.ended()[0].report.queue_seconds.value(), 0.05);
+  const RequestReport& report = rig.ended()[1].report;
+  EXPECT_GE(report.queue_seconds.value(), 19 * 0.005);
+  EXPECT_GE(report.prefill_seconds.value(), 0.005);
+  EXPECT_LT(report.prefill_seconds.value(), 0.095);
+  EXPECT_GE(report.decode_seconds, 8 * 0.005);
+  EXPECT_DOUBLE_EQ(report.first_token_seconds.value(),
+                   report.prompt_seconds + *report.queue_seconds + *report.prefill_seconds);
+  EXPECT_GE(report.total_seconds, *report.first_token_seconds + report.decode_seconds);
 }
 
 }  // namespace
