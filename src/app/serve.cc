@@ -21,6 +21,7 @@
 #include "engine/async_engine.h"
 #include "server/endpoints.h"
 #include "server/http_server.h"
+#include "server/prompt_worker.h"
 #include "server/router.h"
 #include "server/served_model.h"
 
@@ -111,12 +112,14 @@ class Server {
  public:
   Server(const ServeFlags& flags, std::unique_ptr<HttpServer> http, Router& router,
          std::unique_ptr<Served> served, std::unique_ptr<AsyncEngine> engine,
+         std::unique_ptr<PromptWorker> worker,
          std::vector<std::pair<std::string, std::string>> facts)
       : shutdown_timeout_(flags.shutdown_timeout),
         served_(std::move(served)),
         engine_(std::move(engine)),
+        worker_(std::move(worker)),
         http_(std::move(http)),
-        endpoints_(*engine_, served_->model, clock_,
+        endpoints_(*engine_, *worker_, served_->model, clock_,
                    {.version = SPRY_VERSION,
                     .facts = std::move(facts),
                     .on_end = LogRequest,
@@ -125,6 +128,7 @@ class Server {
       router.Add(endpoint.method, endpoint.pattern, std::move(endpoint.handler));
     }
     http_->Watch(engine_->output_event(), [this] { OnEngineReady(); });
+    http_->Watch(worker_->done_event(), [this] { endpoints_.OnWorkerReady(); });
     for (const int signal : {SIGTERM, SIGINT}) {
       http_->OnSignal(signal, [this] { Drain("signal", kExitDone); });
     }
@@ -166,6 +170,7 @@ class Server {
   const SteadyClock clock_;
   std::unique_ptr<Served> served_;
   std::unique_ptr<AsyncEngine> engine_;
+  std::unique_ptr<PromptWorker> worker_;
   std::unique_ptr<HttpServer> http_;
   Endpoints endpoints_;
   std::optional<int64_t> drain_ends_;
@@ -187,8 +192,9 @@ Result<int> RunServe(const ServeFlags& flags) {
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<AsyncEngine> engine,
                         AsyncEngine::Start(std::move(served->loaded.engine),
                                            {.max_live = served->model.max_choices}));
+  SPRY_ASSIGN_OR_RETURN(std::unique_ptr<PromptWorker> worker, PromptWorker::Start());
   return Server(flags, std::move(http), router, std::move(served), std::move(engine),
-                std::move(facts))
+                std::move(worker), std::move(facts))
       .Run();
 }
 

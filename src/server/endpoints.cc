@@ -32,23 +32,51 @@ void WriteText(std::string_view key, std::string_view value, JsonWriter& json) {
   json.String(value);
 }
 
+using Reader = std::optional<ApiError> (*)(const boost::json::object&, const ServedModel&,
+                                           ApiRequest&);
+template <Reader read>
+Prepared PrepareGeneration(const HttpRequest& http, const ServedModel& model) {
+  const JsonBody body = ParseJsonBody(http);
+  if (body.error) return ErrorAnswer(*body.error);
+  ApiRequest request;
+  const std::optional<ApiError> error = read(body.object, model, request);
+  if (error) return ErrorAnswer(*error);
+  return request;
+}
+
+template <HttpResponse (*answer)(const HttpRequest&, const ServedModel&)>
+Prepared PrepareAnswer(const HttpRequest& http, const ServedModel& model) {
+  return answer(http, model);
+}
+
 }  // namespace
 
-Endpoints::Endpoints(AsyncEngine& engine, const ServedModel& model, const Clock& clock,
-                     EndpointsOptions options)
+Endpoints::Endpoints(AsyncEngine& engine, PromptWorker& worker, const ServedModel& model,
+                     const Clock& clock, EndpointsOptions options)
     : engine_(engine),
+      worker_(worker),
       model_(model),
       clock_(clock),
       options_(std::move(options)),
       metrics_(model.names.front(), engine.memory_plan(), options_.on_end),
       generations_(engine, model, clock, metrics_) {}
 
+Endpoints::~Endpoints() {
+  for (auto& [job, reading] : reading_) {
+    worker_.Cancel(job);
+    reading.exchange->OnLeave({});
+  }
+}
+
 std::vector<Endpoints::Endpoint> Endpoints::List() {
   const auto plain = [](auto answer) {
     return [answer](const Exchange& exchange) { answer(*exchange); };
   };
-  const auto generate = [this](Reader read) {
-    return [this, read](Exchange exchange) { Generate(std::move(exchange), read); };
+  const auto generate = [this](Prepare prepare) {
+    return [this, prepare](Exchange exchange) { Generate(std::move(exchange), prepare); };
+  };
+  const auto text = [this](Prepare prepare) {
+    return [this, prepare](Exchange exchange) { Read(std::move(exchange), prepare); };
   };
   const auto health = plain([this](HttpExchange& e) { Health(e); });
   const auto version = plain([this](HttpExchange& e) {
@@ -63,12 +91,12 @@ std::vector<Endpoints::Endpoint> Endpoints::List() {
     e.Send({.content_type = kMetricsType, .body = metrics_.Text(engine_.status())});
   });
   return {
-      {"POST", "/v1/chat/completions", generate(ReadChatRequest)},
-      {"POST", "/v1/completions", generate(ReadCompletionRequest)},
+      {"POST", "/v1/chat/completions", generate(PrepareGeneration<ReadChatRequest>)},
+      {"POST", "/v1/completions", generate(PrepareGeneration<ReadCompletionRequest>)},
       {"GET", "/v1/models", plain([this](HttpExchange& e) { Models(e); })},
       {"GET", "/v1/models/{id}", plain([this](HttpExchange& e) { Model(e); })},
-      {"POST", "/tokenize", plain([this](HttpExchange& e) { AnswerTokenize(model_, e); })},
-      {"POST", "/detokenize", plain([this](HttpExchange& e) { AnswerDetokenize(model_, e); })},
+      {"POST", "/tokenize", text(PrepareAnswer<AnswerTokenize>)},
+      {"POST", "/detokenize", text(PrepareAnswer<AnswerDetokenize>)},
       {"GET", "/health", health},
       {"GET", "/ping", health},
       {"POST", "/ping", health},
@@ -80,21 +108,56 @@ std::vector<Endpoints::Endpoint> Endpoints::List() {
   };
 }
 
-void Endpoints::Generate(Exchange exchange, Reader read) {
-  const int64_t arrival = clock_.NowNanos();
+void Endpoints::Generate(Exchange exchange, Prepare prepare) {
   if (draining_) {
     return exchange->Send(ErrorAnswer(
         {.status = 503, .message = "the server is shutting down and takes no new requests"}));
   }
+  // Each of those that are being read will be one answer at least.
+  const int answers = engine_.live() + static_cast<int>(reading_.size());
+  if (exchange->request().body.size() > kMostInlineBytes && answers >= model_.max_choices) {
+    return exchange->Send(ErrorAnswer(TooManyAnswers(answers, model_)));
+  }
+  Read(std::move(exchange), prepare);
+}
+
+// Reads a request, here or on the worker's thread.
+void Endpoints::Read(Exchange exchange, Prepare prepare) {
+  const int64_t arrival = clock_.NowNanos();
   HttpRequest& http = exchange->request();
-  JsonBody body = ParseJsonBody(http);
-  std::string().swap(http.body);  // a long stream does not keep it
-  ApiRequest request;
-  std::optional<ApiError> error = std::move(body.error);
-  if (!error) error = read(body.object, model_, request);
-  if (error) return exchange->Send(ErrorAnswer(*error));
+  // An exchange stays on this thread; and a long stream does not keep its body.
+  HttpRequest body{.body = std::move(http.body), .content_type = http.content_type};
+  if (body.body.size() <= kMostInlineBytes) {
+    return Take(std::move(exchange), prepare(body, model_), arrival);
+  }
+  HttpExchange& client = *exchange;
+  const uint64_t job = worker_.Add(
+      std::move(body),
+      [prepare, model = &model_](const HttpRequest& request) { return prepare(request, *model); });
+  reading_.emplace(job, Reading{.exchange = std::move(exchange), .arrival = arrival});
+  client.OnLeave([this, job] {
+    worker_.Cancel(job);
+    reading_.erase(job);
+  });
+}
+
+void Endpoints::OnWorkerReady() {
+  for (PromptWorker::Done& done : worker_.TakeDone()) {
+    auto reading = reading_.extract(done.job);
+    if (reading.empty()) continue;  // its client has left
+    Reading& of = reading.mapped();
+    Take(std::move(of.exchange), std::move(done.prepared), of.arrival);
+  }
+}
+
+void Endpoints::Take(Exchange exchange, Prepared prepared, int64_t arrival) {
+  if (auto* answer = std::get_if<HttpResponse>(&prepared)) {
+    return exchange->Send(std::move(*answer));
+  }
+  auto& request = std::get<ApiRequest>(prepared);
   if (!request.ignored.empty() && options_.on_ignored) {
-    options_.on_ignored(request.id.empty() ? http.request_id : request.id, request.ignored);
+    options_.on_ignored(request.id.empty() ? exchange->request().request_id : request.id,
+                        request.ignored);
   }
   generations_.Start(std::move(exchange), std::move(request), arrival);
 }

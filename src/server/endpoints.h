@@ -1,4 +1,5 @@
 // What the server answers to, path by path. Owns the running requests; lives on the I/O thread.
+// Requests with large bodies are read by the PromptWorker.
 #pragma once
 
 #include <boost/json.hpp>
@@ -17,6 +18,7 @@
 #include "server/generations.h"
 #include "server/http.h"
 #include "server/metrics.h"
+#include "server/prompt_worker.h"
 #include "server/served_model.h"
 
 namespace spry {
@@ -31,11 +33,16 @@ struct EndpointsOptions {
       on_ignored;
 };
 
+// A larger body is not read on the I/O thread. The slowest text, one without spaces, takes about
+// 5 ms for as much.
+inline constexpr size_t kMostInlineBytes = 16 << 10;
+
 class Endpoints {
  public:
   // All references must outlive this.
-  Endpoints(AsyncEngine& engine, const ServedModel& model, const Clock& clock,
+  Endpoints(AsyncEngine& engine, PromptWorker& worker, const ServedModel& model, const Clock& clock,
             EndpointsOptions options);
+  ~Endpoints();
 
   struct Endpoint {
     std::string method;
@@ -46,18 +53,28 @@ class Endpoints {
 
   // The engine has outputs to take.
   void OnEngineReady();
+  // The worker has read requests.
+  void OnWorkerReady();
 
   // From now on new work is refused with 503.
   void StartDraining() { draining_ = true; }
   // Requests that have not been answered to their end.
-  int running() const { return generations_.running() + static_cast<int>(resets_.size()); }
+  int running() const {
+    return generations_.running() + static_cast<int>(resets_.size() + reading_.size());
+  }
 
  private:
   using Exchange = std::shared_ptr<HttpExchange>;
-  using Reader = std::optional<ApiError> (*)(const boost::json::object&, const ServedModel&,
-                                             ApiRequest&);
+  using Prepare = Prepared (*)(const HttpRequest&, const ServedModel&);
+  // A request that the worker has.
+  struct Reading {
+    Exchange exchange;
+    int64_t arrival = 0;
+  };
 
-  void Generate(Exchange exchange, Reader read);
+  void Generate(Exchange exchange, Prepare prepare);
+  void Read(Exchange exchange, Prepare prepare);
+  void Take(Exchange exchange, Prepared prepared, int64_t arrival);
   void Models(HttpExchange& exchange) const;
   void Model(HttpExchange& exchange) const;
   void Health(HttpExchange& exchange) const;
@@ -67,13 +84,15 @@ class Endpoints {
   void WriteModel(std::string_view name, JsonWriter& json) const;
 
   AsyncEngine& engine_;
+  PromptWorker& worker_;
   const ServedModel& model_;
   const Clock& clock_;
   const EndpointsOptions options_;
   Metrics metrics_;
   Generations generations_;
   bool draining_ = false;
-  std::unordered_map<Ticket, Exchange> resets_;  // waiting for the engine's word
+  std::unordered_map<uint64_t, Reading> reading_;  // by the worker's job
+  std::unordered_map<Ticket, Exchange> resets_;    // waiting for the engine's word
   std::vector<Output> outputs_;
 };
 

@@ -29,6 +29,13 @@ ChoiceTextOptions TextOptions(const ServedModel& model, const ApiRequest& reques
 
 }  // namespace
 
+ApiError TooManyAnswers(int answers, const ServedModel& model) {
+  return {
+      .status = 429,
+      .message = fmt::format("{} answers are running or waiting, of at most {}; try again later",
+                             answers, model.max_choices)};
+}
+
 struct Generations::Choice {
   Choice(const ServedModel& model, const ApiRequest& request, int of_index)
       : index(of_index),
@@ -132,10 +139,7 @@ std::optional<ApiError> Generations::Submit(Generation& generation) {
         "n");
   }
   if (engine_.live() + request.num_choices() > model_.max_choices) {
-    return ApiError{.status = 429,
-                    .message = fmt::format("{} answers are running or waiting, of at most {}; try "
-                                           "again later",
-                                           engine_.live(), model_.max_choices)};
+    return TooManyAnswers(engine_.live(), model_);
   }
   generation.cached.resize(request.prompts.size());
   generation.choices.reserve(request.num_choices());

@@ -42,6 +42,9 @@ struct RequestReport {
   double total_seconds = 0;                   // from the arrival to the end
 };
 
+// 429: nothing more can run or wait.
+ApiError TooManyAnswers(int answers, const ServedModel& model);
+
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;

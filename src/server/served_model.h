@@ -15,8 +15,8 @@
 
 namespace spry {
 
-// No vocabulary at hand has longer tokens. What cannot fit is refused before it is tokenized: that
-// takes the I/O thread seconds for megabytes without a space.
+// No vocabulary at hand has longer tokens. What cannot fit is refused before it is tokenized, which
+// takes seconds for megabytes without a space.
 inline constexpr int64_t kMostBytesPerToken = 256;
 
 struct ServedModel {

@@ -51,28 +51,28 @@ std::string TokenizeAnswer(const ServedModel& model, const ApiPrompt& prompt, bo
 
 }  // namespace
 
-void AnswerTokenize(const ServedModel& model, HttpExchange& exchange) {
-  JsonBody body = ParseJsonBody(exchange.request());
-  if (body.error) return exchange.Send(ErrorAnswer(*body.error));
+HttpResponse AnswerTokenize(const HttpRequest& request, const ServedModel& model) {
+  JsonBody body = ParseJsonBody(request);
+  if (body.error) return ErrorAnswer(*body.error);
   RequestFields fields(body.object);
   ReadModel(fields, model);
   const bool with_texts = fields.Bool("return_token_strs").value_or(false);
   ApiPrompt prompt;
   std::optional<ApiError> error = fields.error();
   if (!error) error = ReadText(fields, model, prompt);
-  if (error) return exchange.Send(ErrorAnswer(*error));
-  exchange.Send({.body = TokenizeAnswer(model, prompt, with_texts)});
+  if (error) return ErrorAnswer(*error);
+  return {.body = TokenizeAnswer(model, prompt, with_texts)};
 }
 
-void AnswerDetokenize(const ServedModel& model, HttpExchange& exchange) {
-  JsonBody body = ParseJsonBody(exchange.request());
-  if (body.error) return exchange.Send(ErrorAnswer(*body.error));
+HttpResponse AnswerDetokenize(const HttpRequest& request, const ServedModel& model) {
+  JsonBody body = ParseJsonBody(request);
+  if (body.error) return ErrorAnswer(*body.error);
   RequestFields fields(body.object);
   ReadModel(fields, model);
   const auto ids = fields.TokenIds("tokens", model.vocab_size);
   if (!ids) fields.Fail("tokens", "tokens is missing; give a list of token ids");
   if (model.tokenizer == nullptr) fields.Fail("tokens", kNoTokenizer);
-  if (fields.failed()) return exchange.Send(ErrorAnswer(*fields.error()));
+  if (fields.failed()) return ErrorAnswer(*fields.error());
   constexpr bool kSkipSpecialTokens = false;
   HttpResponse response;
   JsonWriter json(response.body);
@@ -80,7 +80,7 @@ void AnswerDetokenize(const ServedModel& model, HttpExchange& exchange) {
   json.Key("prompt");
   json.String(model.tokenizer->Decode(*ids, kSkipSpecialTokens));
   json.EndObject();
-  exchange.Send(std::move(response));
+  return response;
 }
 
 }  // namespace spry

@@ -6,7 +6,7 @@
 
 namespace spry {
 
-void AnswerTokenize(const ServedModel& model, HttpExchange& exchange);
-void AnswerDetokenize(const ServedModel& model, HttpExchange& exchange);
+HttpResponse AnswerTokenize(const HttpRequest& request, const ServedModel& model);
+HttpResponse AnswerDetokenize(const HttpRequest& request, const ServedModel& model);
 
 }  // namespace spry

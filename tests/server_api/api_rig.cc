@@ -30,6 +30,7 @@ Checkpoint RigCheckpoint(const RigOptions& options) {
   ModelConfig config = TinyLlamaConfig();
   config.vocab_size = options.vocab_size;
   config.eos_tokens = options.eos_tokens;
+  config.max_position = std::max<int64_t>(config.max_position, options.max_model_len);
   return DummyCheckpoint(config);
 }
 
@@ -64,6 +65,9 @@ ApiRig::ApiRig(RigOptions options) {
       AsyncEngine::Start(*std::move(engine), {.max_live = options.max_rows + options.max_queue});
   CHECK(async.ok());
   engine_ = *std::move(async);
+  auto worker = PromptWorker::Start();
+  CHECK(worker.ok());
+  worker_ = *std::move(worker);
   model_.names = {"tiny", "org/tiny"};
   model_.tokenizer = options.has_tokenizer ? tokenizer_.get() : nullptr;
   model_.chat_template = chat_template_ ? &*chat_template_ : nullptr;
@@ -84,7 +88,7 @@ ApiRig::ApiRig(RigOptions options) {
   rest.on_ignored = [this](std::string_view, const std::vector<std::string>& fields) {
     ignored_ = fields;
   };
-  endpoints_ = std::make_unique<Endpoints>(*engine_, model_, clock_, std::move(rest));
+  endpoints_ = std::make_unique<Endpoints>(*engine_, *worker_, model_, clock_, std::move(rest));
   list_ = endpoints_->List();
 }
 
@@ -111,9 +115,10 @@ ApiRig::Exchange ApiRig::Send(std::string method, std::string path, std::string 
 }
 
 void ApiRig::WaitForOutputs() {
-  pollfd waited{.fd = engine_->output_event(), .events = POLLIN, .revents = 0};
+  pollfd waited[] = {{.fd = engine_->output_event(), .events = POLLIN, .revents = 0},
+                     {.fd = worker_->done_event(), .events = POLLIN, .revents = 0}};
   constexpr int kMillis = 20'000;
-  ASSERT_EQ(poll(&waited, 1, kMillis), 1) << "the engine says nothing";
+  ASSERT_GE(poll(waited, std::size(waited), kMillis), 1) << "engine and worker say nothing";
 }
 
 void ApiRig::Run(const FakeExchange& exchange) {

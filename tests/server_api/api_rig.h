@@ -51,10 +51,11 @@ class ApiRig {
                 std::string content_type = "application/json");
   void Run(const FakeExchange& exchange);
   void WaitForOutputs();
-  // One turn: waits for outputs and takes them.
+  // One turn: waits for outputs or read requests and takes them.
   void Turn() {
     WaitForOutputs();
     endpoints_->OnEngineReady();
+    endpoints_->OnWorkerReady();
   }
   Exchange Post(std::string path, std::string body);
   // The body of an answer of 200.
@@ -69,6 +70,7 @@ class ApiRig {
   std::string Text(const std::vector<TokenId>& ids) const;
 
   AsyncEngine& engine() { return *engine_; }
+  PromptWorker& worker() { return *worker_; }
   Endpoints& endpoints() { return *endpoints_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   ServedModel& model() { return model_; }
@@ -85,6 +87,7 @@ class ApiRig {
   std::optional<ChatTemplate> chat_template_;
   ServedModel model_;
   std::unique_ptr<AsyncEngine> engine_;
+  std::unique_ptr<PromptWorker> worker_;
   std::unique_ptr<Endpoints> endpoints_;
   std::vector<Endpoints::Endpoint> list_;
   std::vector<std::string> ignored_;

@@ -1,0 +1,100 @@
+#include "server/prompt_worker.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "server/api_error.h"
+
+namespace spry {
+namespace {
+
+// What libraries throw, memory that can't be had above all, costs one request.
+Prepared PrepareSafely(const std::function<Prepared(const HttpRequest&)>& prepare,
+                       const HttpRequest& request) {
+  try {
+    return prepare(request);
+  } catch (const std::exception& error) {
+    return ErrorAnswer(500, fmt::format("the request could not be read: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PromptWorker>> PromptWorker::Start() {
+  const int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event < 0) {
+    return ResourceExhausted(
+        fmt::format("the system gives no eventfd ({}); raise ulimit -n", std::strerror(errno)));
+  }
+  std::unique_ptr<PromptWorker> worker(new PromptWorker(event));
+  worker->thread_ = std::thread([self = worker.get()] { self->Run(); });
+  return worker;
+}
+
+PromptWorker::~PromptWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+  close(done_event_);
+}
+
+uint64_t PromptWorker::Add(HttpRequest request,
+                           std::function<Prepared(const HttpRequest&)> prepare) {
+  const uint64_t number = next_job_++;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(
+        {.number = number, .request = std::move(request), .prepare = std::move(prepare)});
+  }
+  changed_.notify_one();
+  return number;
+}
+
+void PromptWorker::Cancel(uint64_t job) {
+  Job cancelled;  // goes when the lock has been given back
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(waiting_, job, &Job::number);
+  if (found == waiting_.end()) return;
+  cancelled = std::move(*found);
+  waiting_.erase(found);
+}
+
+std::vector<PromptWorker::Done> PromptWorker::TakeDone() {
+  // Before the list is read: what comes later makes it readable again.
+  uint64_t count = 0;
+  if (read(done_event_, &count, sizeof(count)) < 0) count = 0;
+  const std::lock_guard lock(mutex_);
+  return std::exchange(done_, {});
+}
+
+void PromptWorker::Run() {
+  while (true) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      if (stopping_) return;
+      job = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    Done done{.job = job.number, .prepared = PrepareSafely(job.prepare, job.request)};
+    job = {};
+    {
+      const std::lock_guard lock(mutex_);
+      done_.push_back(std::move(done));
+    }
+    eventfd_write(done_event_, 1);
+  }
+}
+
+}  // namespace spry
