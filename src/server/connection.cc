@@ -246,7 +246,7 @@ void Connection::ServeInput() {
   while (state_ == State::kOpen && exchange_ == nullptr && !abandoned_ && !input_.empty()) {
     if (reader_ == nullptr) {
       if (is_busy()) break;
-      reader_ = std::make_unique<RequestReader>(set_.limits);
+      reader_ = std::make_unique<RequestReader>(set_.limits, set_.bodies);
       EnterPhase();
     }
     const auto phase_before = reader_->phase();

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "server/answer_writer.h"
+#include "server/body_budget.h"
 #include "server/http.h"
 #include "server/http_server.h"
 #include "server/request_ids.h"
@@ -33,6 +34,7 @@ class Connection;
 struct ConnectionSet {
   boost::asio::io_context io{1};
   HttpLimits limits;
+  std::shared_ptr<BodyBudget> bodies;  // shared with requests, which may outlive the server
   HttpHandler handler;
   RequestIds request_ids;
   std::vector<char> read_buffer = std::vector<char>(64 << 10);

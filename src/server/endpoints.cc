@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <boost/json.hpp>
 #include <utility>
 
 #include "server/chat_page.h"
@@ -126,7 +127,9 @@ void Endpoints::Read(Exchange exchange, Prepare prepare) {
   const int64_t arrival = clock_.NowNanos();
   HttpRequest& http = exchange->request();
   // An exchange stays on this thread; and a long stream does not keep its body.
-  HttpRequest body{.body = std::move(http.body), .content_type = http.content_type};
+  HttpRequest body{.body = std::move(http.body),
+                   .lease = std::move(http.lease),
+                   .content_type = http.content_type};
   if (body.body.size() <= kMostInlineBytes) {
     return Take(std::move(exchange), prepare(body, model_), arrival);
   }

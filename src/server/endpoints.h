@@ -2,7 +2,6 @@
 // Requests with large bodies are read by the PromptWorker.
 #pragma once
 
-#include <boost/json.hpp>
 #include <functional>
 #include <memory>
 #include <optional>

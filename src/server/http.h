@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/body_budget.h"
+
 namespace spry {
 
 struct HttpRequest {
@@ -18,6 +20,7 @@ struct HttpRequest {
   std::string path;          // as sent, without the query; the router decodes its %XX
   std::string parameter;     // what {id} of the route's pattern stood for: the router's to set
   std::string body;          // at most HttpLimits::body_bytes
+  BodyLease lease;           // of the memory for bodies: goes where the body goes
   std::string content_type;  // header fields: empty when absent, the first where there are several
   std::string authorization;
   std::string origin;

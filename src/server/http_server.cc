@@ -79,6 +79,7 @@ class HttpServerImpl final : public HttpServer {
  public:
   HttpServerImpl(const HttpLimits& limits, HttpHandler handler) {
     set_.limits = limits;
+    set_.bodies = std::make_shared<BodyBudget>(limits.all_bodies_bytes);
     set_.handler = std::move(handler);
   }
 

@@ -52,7 +52,9 @@ std::string_view PathOf(std::string_view target) {
 // Keeps of the head what HttpRequest has, and counts what may be there once.
 class RequestReader::Parser final : public http::basic_parser<true> {
  public:
-  explicit Parser(const HttpLimits& limits) {
+  Parser(const HttpLimits& limits, const std::shared_ptr<BodyBudget>& bodies)
+      : bodies_limit_(bodies->limit()) {
+    request.lease = BodyLease(bodies);
     header_limit(static_cast<uint32_t>(limits.header_bytes));
     body_limit(static_cast<uint64_t>(limits.body_bytes));
   }
@@ -60,6 +62,13 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   HttpRequest request;
   bool is_http10 = false;
   bool expects_continue = false;
+  std::string NoRoom() const {
+    return fmt::format(
+        "the bodies of all requests together may take {} bytes of memory, and there is no room for "
+        "this one now; try again later",
+        bodies_limit_);
+  }
+
   int status = 400;     // with `message`: our own reason to refuse
   std::string message;  // empty: none
 
@@ -135,7 +144,11 @@ class RequestReader::Parser final : public http::basic_parser<true> {
     if (length) request.body.reserve(std::min(*length, kMaxReservedBytes));
   }
 
-  size_t on_body_impl(beast::string_view bytes, beast::error_code&) override {
+  size_t on_body_impl(beast::string_view bytes, beast::error_code& ec) override {
+    if (!request.lease.Grow(static_cast<int64_t>(bytes.size()))) {
+      Refuse(ec, 503, NoRoom());
+      return 0;
+    }
     request.body.append(bytes.data(), bytes.size());
     return bytes.size();
   }
@@ -154,13 +167,14 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   void on_response_impl(int, beast::string_view, int, beast::error_code&) override {}
   void on_finish_impl(beast::error_code&) override {}
 
+  const int64_t bodies_limit_;
   bool header_done_ = false;
   bool has_length_ = false;
   bool has_host_ = false;
 };
 
-RequestReader::RequestReader(const HttpLimits& limits)
-    : limits_(limits), parser_(std::make_unique<Parser>(limits)) {}
+RequestReader::RequestReader(const HttpLimits& limits, const std::shared_ptr<BodyBudget>& bodies)
+    : limits_(limits), parser_(std::make_unique<Parser>(limits, bodies)) {}
 
 RequestReader::~RequestReader() = default;
 
@@ -229,6 +243,12 @@ size_t RequestReader::ReadHead(std::string_view input) {
         Refuse(400, fmt::format("the request's head is malformed: {}", ec.message()));
       }
     }
+    return blank;
+  }
+  // What is still to come takes its memory as it comes; what can't fit need not be sent.
+  const auto length = parser_->content_length();
+  if (length && !parser_->request.lease.HasRoom(static_cast<int64_t>(*length))) {
+    Refuse(503, parser_->NoRoom());
     return blank;
   }
   parser_->eager(true);  // from here on one call takes all it can

@@ -17,7 +17,7 @@ class RequestReader {
  public:
   enum class Phase { kHead, kBody, kDone, kRefused };
 
-  explicit RequestReader(const HttpLimits& limits);
+  RequestReader(const HttpLimits& limits, const std::shared_ptr<BodyBudget>& bodies);
   ~RequestReader();
 
   // Parses on. `input` begins at the first byte not yet taken; returns how many bytes were taken.

@@ -220,6 +220,18 @@ TEST(LargeRequestsTest, ThoseThatCannotWaitAreNotRead) {
   EXPECT_EQ(second->answer().status, 200);
 }
 
+TEST(LargeRequestsTest, ACancelledBodyGivesItsMemoryBack) {
+  auto worker = *PromptWorker::Start();
+  const auto budget = std::make_shared<BodyBudget>(1000);
+  BodyLease lease(budget);
+  ASSERT_TRUE(lease.Grow(600));
+  BusyWorker busy(*worker);
+  const uint64_t job = worker->Add({.lease = std::move(lease)}, nullptr);
+  EXPECT_FALSE(budget->HasRoom(0, 600));
+  worker->Cancel(job);
+  EXPECT_TRUE(budget->HasRoom(0, 600));
+}
+
 TEST(LargeRequestsTest, WhatALibraryThrowsCostsOneRequest) {
   auto worker = *PromptWorker::Start();
   const uint64_t bad =
