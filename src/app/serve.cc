@@ -150,7 +150,7 @@ class Server {
 
   // The first time: no new work, and what runs may end. The second time: the end.
   void Drain(std::string_view why, int exit_code) {
-    if (drain_ends_) return http_->Stop();
+    if (drain_ends_) return Cut();
     exit_code_ = exit_code;
     Log(LogLevel::kInfo, "draining",
         {{"why", why}, {"running", std::to_string(endpoints_.running())}});
@@ -162,8 +162,16 @@ class Server {
 
   void LookWhetherDrained() {
     const bool done = endpoints_.running() == 0 && http_->connections() == 0;
-    if (done || clock_.NowNanos() >= *drain_ends_) return http_->Stop();
+    if (done || clock_.NowNanos() >= *drain_ends_) return Cut();
     http_->After(kDrainLook, [this] { LookWhetherDrained(); });
+  }
+
+  void Cut() {
+    if (const int running = endpoints_.running(); running > 0) {
+      Log(LogLevel::kWarning, "cutting", {{"running", std::to_string(running)}});
+    }
+    endpoints_.FailAll();
+    http_->Stop();
   }
 
   const int shutdown_timeout_;

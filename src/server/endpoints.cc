@@ -174,6 +174,17 @@ void Endpoints::OnEngineReady() {
   generations_.OnOutputs(outputs_);
 }
 
+void Endpoints::FailAll() {
+  const ApiError error{.status = 503,
+                       .message = "the server was stopped before this answer was complete"};
+  for (auto& [job, reading] : std::exchange(reading_, {})) {
+    worker_.Cancel(job);
+    reading.exchange->Send(ErrorAnswer(error));
+  }
+  for (auto& [ticket, exchange] : std::exchange(resets_, {})) exchange->Send(ErrorAnswer(error));
+  generations_.FailAll(error);
+}
+
 void Endpoints::WriteModel(std::string_view name, JsonWriter& json) const {
   json.BeginObject();
   WriteText("id", name, json);

@@ -57,6 +57,8 @@ class Endpoints {
 
   // From now on new work is refused with 503.
   void StartDraining() { draining_ = true; }
+  // Ends what runs: every client is told, as far as its connection takes it at once.
+  void FailAll();
   // Requests that have not been answered to their end.
   int running() const {
     return generations_.running() + static_cast<int>(resets_.size() + reading_.size());

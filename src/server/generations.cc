@@ -362,6 +362,11 @@ void Generations::Fail(Generation& generation, const ApiError& error) {
   End(generation, "error", error.message);
 }
 
+void Generations::FailAll(const ApiError& error) {
+  for (auto& [number, generation] : running_) Fail(*generation, error);
+  Settle();
+}
+
 void Generations::Leave(uint64_t number) {
   const auto found = running_.find(number);
   if (found == running_.end() || found->second->ended) return;

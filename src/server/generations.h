@@ -69,6 +69,9 @@ class Generations {
   // What the engine gave. Tickets that are not known here are passed over.
   void OnOutputs(std::span<const Output> outputs);
 
+  // Ends them all with an error, which each client is told in the form that its answer has by then.
+  void FailAll(const ApiError& error);
+
   int running() const { return static_cast<int>(running_.size()); }
 
  private:

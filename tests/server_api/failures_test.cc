@@ -40,6 +40,34 @@ TEST(FailuresTest, BeforeItsFirstTokenAStreamIsRefusedWithAStatus) {
   }
 }
 
+// The server is stopped before they end: a stream, one that waits for its first token, a whole
+// answer, and a request that is still being read.
+TEST(FailuresTest, WhatIsCutIsTold) {
+  ApiRig rig({.step_millis = 1, .max_rows = 1});
+  const auto stream =
+      rig.Send("POST", "/v1/completions", R"({"prompt":[300],"max_tokens":90,"stream":true})");
+  while (!stream->streams()) rig.Turn();
+  const auto waiting =
+      rig.Send("POST", "/v1/completions", R"({"prompt":[300],"max_tokens":90,"stream":true})");
+  const auto whole = rig.Send("POST", "/v1/completions", R"({"prompt":[300],"max_tokens":90})");
+  const auto large =
+      rig.Send("POST", "/v1/completions", "{\"prompt\":\"" + std::string(20000, 'a') + "\"}");
+  const auto reset = rig.Send("POST", "/reset_prefix_cache", "");
+  EXPECT_EQ(rig.endpoints().running(), 5);
+  rig.endpoints().FailAll();
+  EXPECT_EQ(rig.endpoints().running(), 0);
+  const std::vector<std::string> events = stream->Events();
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_EQ(json::parse(events[events.size() - 2]).at("error").at("code"), "service_unavailable");
+  EXPECT_TRUE(stream->done());
+  for (const auto& exchange : {waiting, whole, large, reset}) {
+    EXPECT_FALSE(exchange->streams());
+    EXPECT_EQ(exchange->answer().status, 503);
+  }
+  EXPECT_EQ(rig.ended().size(), 3u);
+  rig.Turn();  // what engine and worker still say finds nobody
+}
+
 TEST(FailuresTest, AServerWithoutDeviceIsNotHealthy) {
   ApiRig rig(FailsAt(2));
   EXPECT_EQ(rig.Post("/v1/completions", R"({"prompt":[300]})")->answer().status, 500);

@@ -1,0 +1,159 @@
+// spry serve from outside: its end, its log and its flags. The null device takes 20 ms a token, so
+// an answer of 60 tokens is still running when a signal comes.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "tests/app/program_run.h"
+#include "tests/server/client.h"
+
+namespace spry {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kStream = R"({"prompt":[5],"max_tokens":60,"stream":true,"ignore_eos":true,
+                                    "return_token_ids":true})";
+constexpr const char* kWhole = R"({"prompt":[5],"max_tokens":60,"ignore_eos":true})";
+
+class ServeTest : public ProgramTest {
+ protected:
+  ServeTest() { MakeModel("m"); }
+  ~ServeTest() override {
+    if (server_ <= 0) return;
+    kill(server_, SIGKILL);
+    waitpid(server_, nullptr, 0);
+  }
+
+  void Serve(const std::string& flags = "") {
+    const std::string command =
+        "exec '" SPRY_PROGRAM
+        "' serve m --load-format dummy --device null --null-step-us 20000 --port 0 " +
+        flags;
+    std::filesystem::remove(folder_ / "log");
+    server_ = fork();
+    ASSERT_GE(server_, 0);
+    if (server_ == 0) {
+      const int log = open((folder_ / "log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      const bool moved = chdir(folder_.c_str()) == 0 && dup2(log, STDERR_FILENO) >= 0;
+      if (moved) execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      _exit(127);
+    }
+    const std::string address = "address=http://127.0.0.1:";
+    ASSERT_TRUE(AwaitLog(address));
+    port_ = std::stoi(Log().substr(Log().find(address) + address.size()));
+  }
+
+  std::string Log() { return ReadText(folder_ / "log"); }
+  bool AwaitLog(const std::string& text) {
+    const auto end = steady_clock::now() + std::chrono::seconds(20);
+    while (Log().find(text) == std::string::npos) {
+      if (steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    return true;
+  }
+
+  void Signal() { ASSERT_EQ(kill(server_, SIGTERM), 0); }
+  int Wait() {
+    int status = 0;
+    EXPECT_EQ(waitpid(server_, &status, 0), server_);
+    server_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  static void Post(Client& client, const std::string& body) {
+    client.Send(Request("POST", "/v1/completions", body, "Content-Type: application/json\r\n"));
+  }
+
+  pid_t server_ = -1;
+  int port_ = 0;
+};
+
+TEST_F(ServeTest, OneSignalLetsAnswersEnd) {
+  Serve();
+  Client client(port_);
+  Post(client, kStream);
+  client.Read(400);  // some of it has come
+  Signal();
+  const std::string rest = client.ReadToEnd();
+  EXPECT_THAT(rest, HasSubstr("\"finish_reason\":\"length\""));
+  EXPECT_THAT(rest, EndsWith("data: [DONE]\n\n\r\n0\r\n\r\n"));
+  client.Close();
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_THAT(Log(), Not(HasSubstr("cutting")));
+}
+
+// By a second signal, or when the time is over.
+TEST_F(ServeTest, CutStreamsEndWithAnError) {
+  for (const bool by_signal : {true, false}) {
+    Serve(by_signal ? "" : "--shutdown-timeout 0");
+    Client stream(port_);
+    Post(stream, kStream);
+    stream.Read(400);  // some of it has come
+    Client whole(port_);
+    Post(whole, kWhole);
+    ASSERT_TRUE(AwaitLog("serving"));
+    std::this_thread::sleep_for(milliseconds(50));
+    Signal();
+    if (by_signal) {
+      ASSERT_TRUE(AwaitLog("draining"));
+      Signal();
+    }
+    const std::string rest = stream.ReadToEnd();
+    const std::string error =
+        R"({"error":{"message":"the server was stopped before this answer was complete",)"
+        R"("type":"server_error","param":null,"code":"service_unavailable"}})";
+    EXPECT_THAT(rest, HasSubstr("data: " + error + "\n\ndata: [DONE]\n\n\r\n0\r\n\r\n"));
+    EXPECT_THAT(rest, Not(HasSubstr("\"finish_reason\":\"length\"")));
+    const Answer answer = whole.ReadAnswer();
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_EQ(answer.body, error);
+    EXPECT_EQ(Wait(), 0);
+    EXPECT_THAT(Log(), HasSubstr("cutting running=2"));
+  }
+}
+
+// A client that takes nothing does not hold up the end.
+TEST_F(ServeTest, StalledClientsAreCutWithoutWaiting) {
+  Serve();
+  Client client(port_);
+  // Chunks that are more than the sockets hold.
+  Post(client, R"({"prompt":[5],"max_tokens":60,"stream":true,"ignore_eos":true,"n":64,
+                   "logprobs":20,"temperature":1,"seed":1})");
+  std::this_thread::sleep_for(milliseconds(500));
+  Signal();
+  ASSERT_TRUE(AwaitLog("draining"));
+  const auto begin = steady_clock::now();
+  Signal();
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST_F(ServeTest, ARequestsLineHasItsTimes) {
+  Serve();
+  Client client(port_);
+  Post(client, R"({"prompt":[5],"max_tokens":3,"request_id":"mine"})");
+  EXPECT_EQ(client.ReadAnswer().status, 200);
+  ASSERT_TRUE(AwaitLog("request id=cmpl-mine"));
+  const std::string ms = "=[0-9]+\\.[0-9][0-9] ";
+  EXPECT_THAT(Log(), ::testing::ContainsRegex(
+                         "endpoint=completions prompt_tokens=1 cached_tokens=0 output_tokens=3 "
+                         "prompt_ms" +
+                         ms + "queue_ms" + ms + "prefill_ms" + ms + "first_token_ms" + ms +
+                         "decode_ms" + ms + "total_ms" + ms + "finish=length error=-"));
+}
+
+}  // namespace
+}  // namespace spry
