@@ -54,6 +54,14 @@ CLI::Validator Between(T low, T high) {
   return CLI::Validator(check, "");
 }
 
+// Any text but none: "" is mostly a shell's variable that is not set.
+inline CLI::Validator NotEmpty() {
+  const auto check = [](const std::string& text) {
+    return std::string(text.empty() ? "the value is empty; give one, or leave the flag out" : "");
+  };
+  return CLI::Validator(check, "");
+}
+
 // An integer of at least `low`.
 inline CLI::Validator AtLeast(int64_t low) {
   const auto check = [low](const std::string& text) {

@@ -175,6 +175,7 @@ void AddEngineFlags(CLI::App& parser, EngineOptions& options) {
   parser
       .add_option("--attention-backend", options.runner.attention_backend,
                   "One of `spry backends` [the best that serves the model]")
+      ->check(NotEmpty())
       ->type_name("NAME")
       ->group(group);
   parser
@@ -196,6 +197,7 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
   parser
       .add_option("MODEL", flags.model,
                   "A Hugging Face folder, a .gguf file, or (dummy weights) a config.json")
+      ->check(NotEmpty())
       ->required()
       ->type_name("");
   const char* group = "Model";

@@ -9,10 +9,12 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "app/command.h"
+#include "app/write_text.h"
 
 namespace spry {
 namespace {
@@ -24,11 +26,13 @@ int Fail(int exit_code, std::string message) {
   return exit_code;
 }
 
-// A closed standard stream would give its number to the first file that is opened. A reader that
-// goes away ends the program quietly.
+// A closed standard stream would give its number to the first file that is opened. What would be
+// written to a closed stdout is an error there, as if nobody had stepped in. A reader that goes
+// away ends the program quietly.
 void PrepareStreams() {
+  constexpr int kModes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
-    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", O_RDWR);
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", kModes[stream]);
   }
   std::signal(SIGPIPE, SIG_DFL);
 }
@@ -55,7 +59,10 @@ int Run(int argc, char** argv) {
   try {
     parser.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
-    return parser.exit(wanted);
+    std::ostringstream text;
+    const int code = parser.exit(wanted, text, text);
+    const Status written = WriteStdout(text.str());
+    return written.ok() ? code : Fail(kExitFailed, written.message());
   } catch (const CLI::ParseError& error) {
     return Fail(kExitUsage, std::string(error.what()) + " (see spry --help)");
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/flag_checks.h"
 #include "app/flags.h"
 #include "app/load_model.h"
 #include "app/read_text.h"
@@ -209,7 +210,7 @@ Result<int> RunServe(const ServeFlags& flags) {
 void AddServerFlags(CLI::App& parser, ServeFlags& flags) {
   const char* group = "Server";
   const auto add = [&parser, group](const char* name, auto& value, const char* help) {
-    return parser.add_option(name, value, help)->group(group);
+    return parser.add_option(name, value, help)->check(NotEmpty())->group(group);
   };
   add("--host", flags.http.host, "Address or name to listen at; 0.0.0.0 or ::: all [127.0.0.1]");
   add("--port", flags.http.port, "TCP port; 0: any free one [8000]")->check(CLI::Range(0, 65535));

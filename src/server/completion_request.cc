@@ -98,8 +98,15 @@ void ReadEcho(RequestFields& fields, PromptFit& fit, ApiRequest& request) {
   if (request.echo && request.sampling.logprobs && !request.sampling.prompt_logprobs) {
     request.sampling.prompt_logprobs = request.sampling.logprobs;
   }
-  constexpr int kOne = 1, kNone = 0;
-  fit.max_tokens = ReadMaxTokens(fields, request.echo ? kNone : kOne);
+  constexpr int kNone = 0;
+  fit.max_tokens = ReadMaxTokens(fields, kNone);
+  if (fit.max_tokens == 0 && !request.echo) {
+    const bool newer = fields.Find("max_completion_tokens") != nullptr;
+    const std::string name = newer ? "max_completion_tokens" : "max_tokens";
+    fields.Fail(name, name +
+                          " is 0; it must be 1 or more, or else echo must be true: then the "
+                          "answer is the prompt alone, with its logprobs");
+  }
   fit.otherwise = kDefaultMaxTokens;
   // The engine ends without a token only what is scored.
   if (fit.max_tokens == 0 && !request.sampling.prompt_logprobs) {

@@ -42,6 +42,46 @@ TEST_F(ProgramTest, WrongCommandLinesAreOneLineAndTwo) {
   }
 }
 
+// Whatever prints says so when nobody can read it.
+TEST_F(ProgramTest, AClosedOrFullStdoutIsAnError) {
+  MakeModel("m");
+  WriteText(folder_ / "in.jsonl", "{\"prompt_token_ids\": [5], \"max_tokens\": 3}\n");
+  const std::string model = " m --load-format dummy --device null ";
+  for (const std::string& command :
+       {std::string("--version"), std::string("--help"), std::string("serve --help"),
+        "generate" + model + "--input in.jsonl", "generate" + model + "--input in.jsonl --json",
+        "inspect" + model, "inspect" + model + "--json", "inspect" + model + "--program",
+        std::string("backends"),
+        "bench latency" + model + "--num-iters 1 --num-iters-warmup 0 --output-len 2",
+        std::string("bench overhead --steps 1 --rows 1"),
+        std::string("bench gemm --device cpu --shapes 64x64 --rows 1")}) {
+    for (const auto& [to, why] : {std::pair(">&-", "Bad file descriptor"),
+                                  std::pair(">/dev/full", "No space left on device")}) {
+      const ProgramResult r = Shell("\"$SPRY\" " + command + " 2>err " + to);
+      EXPECT_EQ(r.exit_code, 1) << command;
+      EXPECT_THAT(ReadText(folder_ / "err"),
+                  ::testing::EndsWith(std::string("spry: stdout cannot be written: ") + why + "\n"))
+          << command;
+    }
+  }
+}
+
+TEST_F(ProgramTest, EmptyValuesAreRefusedByName) {
+  for (const char* flag :
+       {"--host", "--port", "--uds", "--ssl-certfile", "--ssl-keyfile", "--api-key",
+        "--allowed-origins", "--served-model-name", "--chat-template", "--max-queue",
+        "--shutdown-timeout", "--attention-backend", "--max-model-len"}) {
+    for (const std::string& form : {std::string(flag) + " ''", std::string(flag) + "=''"}) {
+      const ProgramResult r = Spry("serve m " + form);
+      EXPECT_EQ(r.exit_code, 2) << form;
+      EXPECT_THAT(r.err, StartsWith(std::string("spry: ") + flag + ":")) << form;
+      EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    }
+  }
+  EXPECT_EQ(Spry("serve ''").err,
+            "spry: MODEL: the value is empty; give one, or leave the flag out (see spry --help)\n");
+}
+
 TEST_F(ProgramTest, AMissingModelIsOneLineAndOne) {
   for (const char* command :
        {"generate nowhere --prompt x", "bench latency nowhere", "inspect nowhere",

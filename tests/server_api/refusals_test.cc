@@ -125,6 +125,20 @@ TEST_F(RefusalsTest, PromptsThatAreNone) {
   }
 }
 
+TEST_F(RefusalsTest, NoTokensAtAllNeedAnEcho) {
+  for (const std::string name : {"max_tokens", "max_completion_tokens"}) {
+    const json::object error =
+        rig_.Refusal("/v1/completions", "{\"prompt\":[300],\"" + name + "\":0}");
+    EXPECT_EQ(error.at("param"), json::value(name));
+    EXPECT_EQ(View(error.at("message")),
+              name +
+                  " is 0; it must be 1 or more, or else echo must be true: then the answer is "
+                  "the prompt alone, with its logprobs");
+  }
+  rig_.Ask("/v1/completions", R"({"prompt":[300],"max_tokens":0,"echo":true})");
+  ExpectServes();
+}
+
 TEST_F(RefusalsTest, B025EmptyStopStrings) {
   ExpectRefused({R"("stop":"")", "stop", "from 1 to 1024"});
   ExpectRefused({R"("stop":["x",""])", "stop", "from 1 to 1024"});

@@ -54,7 +54,7 @@ constexpr const char* kBig = "{% set b = 'abcdefgh' * 2000000 %}";
 constexpr const char* kForever = "{% for i in range(100000) %}{% for j in range(100000) %}";
 
 TEST(JinjaLimits, Steps) {
-  const std::string steps = "kMaxSteps";
+  const std::string steps = "limit of 8000000 steps";
   EXPECT_REFUSED(std::string(kForever) + "{% endfor %}{% endfor %}", steps);
   for (const char* body :
        {"{% set x = b.strip('abcdefgh') %}", "{% set x = b|upper %}", "{% set x = b|tojson %}",
@@ -75,7 +75,7 @@ TEST(JinjaLimits, SharedPartsCountEachTime) {
        {"{{ ns.a == ns.b }}", "{{ ns.a < ns.b }}", "{{ ns.a }}", "{{ ns.a|tojson }}",
         "{{ ns.a in [ns.b] }}", "{{ [ns.a, ns.b]|sort }}", "{{ [ns.a, ns.b].index(ns.b) }}",
         "{{ ns.a is eq ns.b }}", "{{ '%s' % ns.a }}", "{{ [[ns.a], [ns.b]]|groupby(0) }}"}) {
-    EXPECT_REFUSED(grow + use, "(kMax");
+    EXPECT_REFUSED(grow + use, "the limit of");
   }
   const std::string tuples =
       "{% set ns = namespace(a=(0,)) %}{% for i in range(60) %}"
@@ -83,19 +83,20 @@ TEST(JinjaLimits, SharedPartsCountEachTime) {
   for (const char* use :
        {"{{ {ns.a: 1} }}", "{{ {1: 1}[ns.a] }}", "{{ ns.a in {1: 1} }}", "{{ {1: 1}.get(ns.a) }}",
         "{{ [ns.a]|unique|list }}", "{{ dict([(ns.a, 1)]) }}"}) {
-    EXPECT_REFUSED(tuples + use, "kMaxSteps");
+    EXPECT_REFUSED(tuples + use, "limit of 8000000 steps");
   }
 }
 
 TEST(JinjaLimits, Output) {
-  EXPECT_REFUSED(std::string(kBig) + "{{ b }}{{ b }}", "kMaxOutputBytes");
-  EXPECT_REFUSED(std::string(kBig) + "{% set x %}{{ b }}{{ b }}{% endset %}", "kMaxOutputBytes");
+  EXPECT_REFUSED(std::string(kBig) + "{{ b }}{{ b }}", "the template writes more than");
+  EXPECT_REFUSED(std::string(kBig) + "{% set x %}{{ b }}{{ b }}{% endset %}",
+                 "the template writes more than");
   EXPECT_REFUSED("{% for i in range(100000) %}" + Repeated("x", 1000) + "{% endfor %}",
-                 "kMaxOutputBytes");
+                 "the template writes more than");
 }
 
 TEST(JinjaLimits, Texts) {
-  const std::string texts = "kMaxTextBytes";
+  const std::string texts = "a text of";
   EXPECT_REFUSED("{{ 'x' * 100000000 }}", texts);
   EXPECT_REFUSED("{{ 'x' * 9223372036854775807 }}", texts);
   EXPECT_REFUSED(
@@ -111,27 +112,27 @@ TEST(JinjaLimits, Texts) {
         "{{ b.join(['', '', '']) }}", "{{ '%s%s' % (b, b) }}", "{{ '{}{}'.format(b, b) }}",
         "{{ [b, b]|string }}", "{{ [b, b]|tojson }}", "{{ ('\\nx' * 9000)|indent(9000) }}",
         "{{ b ~ b }}", "{{ [[1] * 1000]|tojson(indent=b) }}"}) {
-    EXPECT_REFUSED(std::string(kBig) + use, "(kMax");
+    EXPECT_REFUSED(std::string(kBig) + use, "the limit of");
   }
 }
 
 TEST(JinjaLimits, ListsRangesAndWidths) {
-  EXPECT_REFUSED("{{ [1] * 100000000 }}", "kMaxListItems");
-  EXPECT_REFUSED("{{ (1, 2) * 9223372036854775807 }}", "kMaxListItems");
-  EXPECT_REFUSED(std::string(kBig) + "{{ b|list }}", "kMaxListItems");
-  EXPECT_REFUSED("{{ [1]|batch(100000000, 1)|list }}", "kMaxListItems");
-  EXPECT_REFUSED("{{ [1]|slice(100000000)|list }}", "kMaxListItems");
-  EXPECT_REFUSED("{{ range(100001) }}", "kMaxRangeItems");
-  EXPECT_REFUSED("{{ range(-9223372036854775807, 9223372036854775807) }}", "kMaxRangeItems");
+  EXPECT_REFUSED("{{ [1] * 100000000 }}", "a list of");
+  EXPECT_REFUSED("{{ (1, 2) * 9223372036854775807 }}", "a list of");
+  EXPECT_REFUSED(std::string(kBig) + "{{ b|list }}", "a list of");
+  EXPECT_REFUSED("{{ [1]|batch(100000000, 1)|list }}", "a list of");
+  EXPECT_REFUSED("{{ [1]|slice(100000000)|list }}", "a list of");
+  EXPECT_REFUSED("{{ range(100001) }}", "range: ");
+  EXPECT_REFUSED("{{ range(-9223372036854775807, 9223372036854775807) }}", "range: ");
   for (const char* use :
        {"'%100000000d' % 1", "'%.100000000f' % 1", "'%*d' % (100000000, 1)",
         "'{:100000000}'.format(1)", "'{:.100000000f}'.format(1)", "'{:{}}'.format(1, 100000000)",
         "'x'.center(100000000)", "'x'|center(100000000)", "'x'.ljust(9223372036854775807)",
         "'x'.zfill(100000000)", "'x'|indent(100000000)", "[1]|tojson(indent=100000000)"}) {
-    EXPECT_REFUSED(fmt::format("{{{{ {} }}}}", use), "kMaxFormatWidth");
+    EXPECT_REFUSED(fmt::format("{{{{ {} }}}}", use), "a width or precision of");
   }
-  EXPECT_REFUSED("{{ 'x'.strip('ab' * 1000) }}", "kMaxStripBytes");
-  EXPECT_REFUSED("{{ strftime_now('%d' * 1000) }}", "kMaxMessageBytes");
+  EXPECT_REFUSED("{{ 'x'.strip('ab' * 1000) }}", "bytes to strip");
+  EXPECT_REFUSED("{{ strftime_now('%d' * 1000) }}", "strftime_now: a format of");
 }
 
 TEST(JinjaLimits, Integers) {
@@ -145,24 +146,25 @@ TEST(JinjaLimits, Integers) {
 }
 
 TEST(JinjaLimits, Recursion) {
-  EXPECT_REFUSED("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "kMaxMacroDepth");
+  EXPECT_REFUSED("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+                 "macros call each other deeper");
   EXPECT_REFUSED(
       "{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}"
       "{{ f() }}",
-      "kMaxMacroDepth");
-  EXPECT_REFUSED("{% macro f(x=f()) %}{% endmacro %}{{ f() }}", "kMaxMacroDepth");
+      "macros call each other deeper");
+  EXPECT_REFUSED("{% macro f(x=f()) %}{% endmacro %}{{ f() }}", "macros call each other deeper");
   EXPECT_REFUSED("{% macro f() %}{% call f() %}{% endcall %}{{ caller }}{% endmacro %}{{ f() }}",
-                 "kMaxMacroDepth");
+                 "macros call each other deeper");
   EXPECT_REFUSED("{% set l = [1] %}{% for i in l recursive %}{{ loop(l) }}{% endfor %}",
-                 "kMaxEvaluationDepth");
+                 "goes deeper than");
   // A macro whose calls stand deep in an expression.
   const std::string deep = Repeated("(1 + ", 90) + "f()|int" + Repeated(")", 90);
-  EXPECT_REFUSED("{% macro f() %}{{ " + deep + " }}{% endmacro %}{{ f() }}", "kMaxEvaluationDepth");
+  EXPECT_REFUSED("{% macro f() %}{{ " + deep + " }}{% endmacro %}{{ f() }}", "goes deeper than");
   // Two branches each: stopped by steps before it has gone through 2 to the 90th calls.
   EXPECT_REFUSED(
       "{% macro f(k) %}{% if k %}{{ f(k - 1) }}{{ f(k - 1) }}{% endif %}{% endmacro %}"
       "{{ f(90) }}",
-      "kMaxSteps");
+      "limit of 8000000 steps");
 }
 
 TEST(JinjaLimits, DeepValues) {
@@ -172,7 +174,7 @@ TEST(JinjaLimits, DeepValues) {
         "{% set ns.x = dict(a=ns.x) %}", "{% set ns.x = [ns.x]|map('default') %}",
         "{% set ns.x = [[ns.x].index] %}", "{% set ns.x = joiner(ns.x) %}",
         "{% set ns.x = [[ns.x, 1]]|groupby(1) %}", "{% set ns.x = [ns.x]|batch(1) %}"}) {
-    EXPECT_REFUSED(grow + body + "{% endfor %}", "kMaxValueDepth");
+    EXPECT_REFUSED(grow + body + "{% endfor %}", "a value nests deeper");
   }
   // Namespaces and loops may hold themselves: nothing leaks and nothing overflows.
   EXPECT_EQ(RefusalOf("{% set ns = namespace() %}{% for i in range(90000) %}"
@@ -184,11 +186,11 @@ TEST(JinjaLimits, DeepValues) {
   EXPECT_EQ(RefusalOf("{% set ns = namespace() %}{% for i in [1] %}{% set ns.f = loop.changed %}"
                       "{{ loop.changed(loop.changed) }}{% endfor %}"),
             "4 bytes");
-  EXPECT_REFUSED("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}", "kMaxValueDepth");
+  EXPECT_REFUSED("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}", "a value nests deeper");
 }
 
 TEST(JinjaLimits, DeepTemplates) {
-  const std::string nesting = "kMaxTemplateNesting";
+  const std::string nesting = "nests deeper than";
   for (const int count : {1000, 60'000}) {
     for (const auto& [open, close] : std::vector<std::pair<std::string, std::string>>{
              {"(", ")"},    {"[", "]"},           {"{1:", "}"},   {"-", ""},
@@ -211,7 +213,7 @@ TEST(JinjaLimits, DeepTemplates) {
                    nesting);
   }
   EXPECT_REFUSED("{{ " + std::string(500'000, '(') + std::string(500'000, ')') + "}}", nesting);
-  EXPECT_REFUSED(std::string((1 << 20) + 1, 'x'), "kMaxTemplateBytes");
+  EXPECT_REFUSED(std::string((1 << 20) + 1, 'x'), "the chat template has");
   // What is long but not deep is fine.
   EXPECT_EQ(RefusalOf("{{ 'x'" + Repeated(" ~ 'x'", 10'000) + " }}"), "10001 bytes");
   EXPECT_EQ(RefusalOf("{{ [" + Repeated("1, ", 50'000) + "]|length }}"), "5 bytes");

@@ -18,9 +18,7 @@ class EvaluationDepth {
   Status Check() const {
     if (depth_ <= kMaxEvaluationDepth) return {};
     return InvalidArgument(
-        fmt::format("the template goes deeper than the limit of {} "
-                    "(kMaxEvaluationDepth)",
-                    kMaxEvaluationDepth));
+        fmt::format("the template goes deeper than the limit of {}", kMaxEvaluationDepth));
   }
 
  private:

@@ -161,9 +161,7 @@ std::string FormatDigits(Digits digits, const FormatSpec& spec) {
 Status CheckFormatWidth(int64_t width) {
   if (width <= kMaxFormatWidth) return {};
   return InvalidArgument(
-      fmt::format("a width or precision of {} is over the limit of {} "
-                  "(kMaxFormatWidth)",
-                  width, kMaxFormatWidth));
+      fmt::format("a width or precision of {} is over the limit of {}", width, kMaxFormatWidth));
 }
 
 Result<FormatSpec> ParseFormatSpec(std::string_view text) {

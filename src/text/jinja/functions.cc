@@ -52,8 +52,8 @@ Result<Value> MakeRange(Runtime&, const Arguments& arguments) {
   const uint64_t stride = step > 0 ? static_cast<uint64_t>(step) : 0 - static_cast<uint64_t>(step);
   const uint64_t size = (span - 1) / stride + 1;
   if (size > static_cast<uint64_t>(kMaxRangeItems)) {
-    return InvalidArgument(fmt::format("range: {} items are over the limit of {} (kMaxRangeItems)",
-                                       size, kMaxRangeItems));
+    return InvalidArgument(
+        fmt::format("range: {} items are over the limit of {}", size, kMaxRangeItems));
   }
   return Value::Of(
       Range{.start = start, .stop = stop, .step = step, .size = static_cast<int64_t>(size)});
@@ -144,10 +144,8 @@ Result<Value> StrftimeNow(Runtime& runtime, const Arguments& arguments) {
   if (format->bytes.empty()) return Value::String("");
   // strftime takes widths ("%1000000000d"), which Python's own rules leave to the C library.
   if (format->bytes.size() > kMaxMessageBytes) {
-    return InvalidArgument(
-        fmt::format("strftime_now: a format of {} bytes is over the limit of {} "
-                    "(kMaxMessageBytes)",
-                    format->bytes.size(), kMaxMessageBytes));
+    return InvalidArgument(fmt::format("strftime_now: a format of {} bytes is over the limit of {}",
+                                       format->bytes.size(), kMaxMessageBytes));
   }
   std::string text(static_cast<size_t>(kMaxFormatWidth), '\0');
   text.resize(std::strftime(text.data(), text.size(), format->bytes.c_str(), &runtime.now()));

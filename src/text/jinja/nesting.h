@@ -10,9 +10,8 @@
 namespace spry::jinja {
 
 inline Status TooDeep(int line) {
-  return ErrorAt(line, fmt::format("the template nests deeper than the limit of {} "
-                                   "(kMaxTemplateNesting)",
-                                   kMaxTemplateNesting));
+  return ErrorAt(
+      line, fmt::format("the template nests deeper than the limit of {}", kMaxTemplateNesting));
 }
 
 class Nesting {

@@ -77,10 +77,8 @@ void Parser::NoteStore(std::string_view name) {
 
 Result<Block> ParseTemplate(std::string_view source) {
   if (source.size() > kMaxTemplateBytes) {
-    return InvalidArgument(
-        fmt::format("the chat template has {} bytes; the limit is {} "
-                    "(kMaxTemplateBytes)",
-                    source.size(), kMaxTemplateBytes));
+    return InvalidArgument(fmt::format("the chat template has {} bytes; the limit is {}",
+                                       source.size(), kMaxTemplateBytes));
   }
   SPRY_ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(source));
   return Parser(std::move(tokens)).Run();

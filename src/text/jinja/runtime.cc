@@ -41,7 +41,7 @@ Runtime::~Runtime() {
 
 Status Runtime::OutOfSteps() const {
   return InvalidArgument(
-      fmt::format("the template takes more than {} steps (kMaxSteps)", kMaxSteps));
+      fmt::format("the template takes more than the limit of {} steps", kMaxSteps));
 }
 
 Status Runtime::ChargeText(size_t bytes) {
@@ -54,14 +54,14 @@ Status Runtime::ChargeCharacters(size_t bytes) {
 
 Status Runtime::CheckText(size_t bytes) {
   if (bytes <= kMaxTextBytes) return {};
-  return InvalidArgument(fmt::format("a text of {} bytes is over the limit of {} (kMaxTextBytes)",
-                                     bytes, kMaxTextBytes));
+  return InvalidArgument(
+      fmt::format("a text of {} bytes is over the limit of {}", bytes, kMaxTextBytes));
 }
 
 Status Runtime::CheckItems(size_t items) {
   if (items <= static_cast<size_t>(kMaxListItems)) return {};
-  return InvalidArgument(fmt::format("a list of {} items is over the limit of {} (kMaxListItems)",
-                                     items, kMaxListItems));
+  return InvalidArgument(
+      fmt::format("a list of {} items is over the limit of {}", items, kMaxListItems));
 }
 
 Status Runtime::CheckKey(const Value& key) {
@@ -99,8 +99,7 @@ Result<bool> Runtime::LessOrEqual(const Value& a, const Value& b) {
 
 Status Runtime::CheckDepth(int depth) {
   if (depth <= kMaxValueDepth) return {};
-  return InvalidArgument(
-      fmt::format("a value nests deeper than the limit of {} (kMaxValueDepth)", kMaxValueDepth));
+  return InvalidArgument(fmt::format("a value nests deeper than the limit of {}", kMaxValueDepth));
 }
 
 Result<Value> Runtime::MakeText(std::string bytes, bool safe) {

@@ -92,10 +92,8 @@ Result<std::string> StripText(Runtime& runtime, std::string_view text, Sides sid
                               std::optional<std::string_view> set) {
   // Each character is looked for in the whole set.
   if (set && set->size() > kMaxStripBytes) {
-    return InvalidArgument(
-        fmt::format("a set of {} bytes to strip is over the limit of {} "
-                    "(kMaxStripBytes)",
-                    set->size(), kMaxStripBytes));
+    return InvalidArgument(fmt::format("a set of {} bytes to strip is over the limit of {}",
+                                       set->size(), kMaxStripBytes));
   }
   const std::string_view stripped = Strip(text, sides, set);
   SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size() - stripped.size()));

@@ -56,9 +56,7 @@ Result<std::string> Evaluator::Run(const Block& block) {
 Status Evaluator::Write(std::string_view text) {
   if (out_->size() + text.size() > kMaxOutputBytes) {
     return InvalidArgument(
-        fmt::format("the template writes more than the limit of {} bytes "
-                    "(kMaxOutputBytes)",
-                    kMaxOutputBytes));
+        fmt::format("the template writes more than the limit of {} bytes", kMaxOutputBytes));
   }
   SPRY_RETURN_IF_ERROR(runtime_.ChargeText(text.size()));
   *out_ += text;
@@ -333,9 +331,7 @@ Result<Value> Evaluator::CallMacro(const MacroDefinition& macro, const ScopePtr&
   } const counter{++macro_depth_};
   if (macro_depth_ > kMaxMacroDepth) {
     return InvalidArgument(
-        fmt::format("macros call each other deeper than the limit of {} "
-                    "(kMaxMacroDepth)",
-                    kMaxMacroDepth));
+        fmt::format("macros call each other deeper than the limit of {}", kMaxMacroDepth));
   }
   const auto inner = std::make_shared<Scope>(scope);
   SPRY_RETURN_IF_ERROR(BindParameters(macro, arguments, inner));
