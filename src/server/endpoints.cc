@@ -116,21 +116,27 @@ void Endpoints::Generate(Exchange exchange, Prepare prepare) {
   }
   // Each of those that are being read will be one answer at least.
   const int answers = engine_.live() + static_cast<int>(reading_.size());
-  if (exchange->request().body.size() > kMostInlineBytes && answers >= model_.max_choices) {
+  if (!IsReadInline(exchange->request()) && answers >= model_.max_choices) {
     return exchange->Send(ErrorAnswer(TooManyAnswers(answers, model_)));
   }
   Read(std::move(exchange), prepare);
+}
+
+// A template of the request's own may take a second or two, as long as templates may.
+bool Endpoints::IsReadInline(const HttpRequest& request) const {
+  return request.body.size() <= kMostInlineBytes && !model_.trust_request_chat_template;
 }
 
 // Reads a request, here or on the worker's thread.
 void Endpoints::Read(Exchange exchange, Prepare prepare) {
   const int64_t arrival = clock_.NowNanos();
   HttpRequest& http = exchange->request();
+  const bool is_inline = IsReadInline(http);
   // An exchange stays on this thread; and a long stream does not keep its body.
   HttpRequest body{.body = std::move(http.body),
                    .lease = std::move(http.lease),
                    .content_type = http.content_type};
-  if (body.body.size() <= kMostInlineBytes) {
+  if (is_inline) {
     return Take(std::move(exchange), prepare(body, model_), arrival);
   }
   HttpExchange& client = *exchange;

@@ -73,6 +73,7 @@ class Endpoints {
     int64_t arrival = 0;
   };
 
+  bool IsReadInline(const HttpRequest& request) const;
   void Generate(Exchange exchange, Prepare prepare);
   void Read(Exchange exchange, Prepare prepare);
   void Take(Exchange exchange, Prepared prepared, int64_t arrival);

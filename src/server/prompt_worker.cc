@@ -77,6 +77,8 @@ std::vector<PromptWorker::Done> PromptWorker::TakeDone() {
   return std::exchange(done_, {});
 }
 
+size_t PromptWorker::BodySize(const Job& job) { return job.request.body.size(); }
+
 void PromptWorker::Run() {
   while (true) {
     Job job;
@@ -84,8 +86,9 @@ void PromptWorker::Run() {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
       if (stopping_) return;
-      job = std::move(waiting_.front());
-      waiting_.pop_front();
+      const auto smallest = std::ranges::min_element(waiting_, {}, BodySize);
+      job = std::move(*smallest);
+      waiting_.erase(smallest);
     }
     Done done{.job = job.number, .prepared = PrepareSafely(job.prepare, job.request)};
     job = {};

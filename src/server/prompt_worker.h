@@ -2,10 +2,12 @@
 // seconds, and the I/O thread has streams to carry meanwhile. Small ones are read where they come
 // in, so one that is sent later may reach the engine sooner.
 //
-//   I/O thread   Add, Cancel --jobs--> worker: one at a time, first come first served
+//   I/O thread   Add, Cancel --jobs--> worker: one at a time
 //                TakeDone   <--done---, and done_event() becomes readable
 //
-// So at most one large request is spread out in memory. A request in work is read to its end.
+// So at most one large request is spread out in memory; how many may wait is up to those who add.
+// The smallest comes first, among equals the first: who sends many of the largest delays the others
+// by one of them at most. A request in work is read to its end.
 #pragma once
 
 #include <condition_variable>
@@ -58,6 +60,7 @@ class PromptWorker {
     std::function<Prepared(const HttpRequest&)> prepare;
   };
 
+  static size_t BodySize(const Job& job);
   explicit PromptWorker(int done_event) : done_event_(done_event) {}
   void Run();
 

@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <memory>
+#include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/app/program_run.h"
 #include "tests/server/client.h"
@@ -139,6 +142,69 @@ TEST_F(ServeTest, StalledClientsAreCutWithoutWaiting) {
   Signal();
   EXPECT_EQ(Wait(), 0);
   EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+// Token ids of far more than the model takes, which are refused once they have been read.
+std::string LargeBody(int ids) {
+  std::string list = "5";
+  for (int i = 1; i < ids; ++i) list += ",5";
+  return "{\"prompt\":[" + list + "]}";
+}
+
+// Clients leave while they send, while their request waits to be read or is being read, and later.
+TEST_F(ServeTest, KilledClientsWithLargeRequestsDisturbNobody) {
+  Serve("--max-num-seqs 64");
+  const std::string body = LargeBody(20'000);
+  const std::string request =
+      Request("POST", "/v1/completions", body, "Content-Type: application/json\r\n");
+  std::mt19937 random(11);
+  for (int round = 0; round < 3; ++round) {
+    Client witness(port_);
+    Post(witness, kStream);
+    std::vector<std::unique_ptr<Client>> victims;
+    for (int i = 0; i < 60; ++i) {
+      victims.push_back(std::make_unique<Client>(port_));
+      const bool whole = random() % 3 != 0;
+      victims.back()->Send(
+          std::string_view(request).substr(0, whole ? request.size() : random() % request.size()));
+      if (random() % 2 == 0) random() % 2 == 0 ? victims.back()->Close() : victims.back()->Reset();
+    }
+    Client stays(port_);
+    stays.Send(request);
+    const Answer refused = stays.ReadAnswer();
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_THAT(refused.body, HasSubstr("maximum context length is 64 tokens"));
+    victims.clear();
+    EXPECT_THAT(witness.ReadAnswer().body, HasSubstr("\"finish_reason\":\"length\""));
+  }
+  Client info(port_);
+  info.Get("/metrics");
+  EXPECT_THAT(info.ReadAnswer().body, HasSubstr("vllm:num_requests_running{engine=\"0\","
+                                                "model_name=\"m\"} 0\n"));
+  info.Close();
+  Signal();
+  EXPECT_EQ(Wait(), 0);
+}
+
+// One is in work and others wait.
+TEST_F(ServeTest, TheEndDoesNotWaitForLargeRequests) {
+  Serve();
+  const std::string body = LargeBody(5'000'000);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<Client>(port_));
+    Post(*clients.back(), body);
+  }
+  Signal();
+  ASSERT_TRUE(AwaitLog("draining"));
+  Signal();
+  int told = 0;
+  for (const auto& client : clients) {
+    const Answer answer = client->ReadAnswer();
+    told += answer.status == 503 || answer.status == 400 ? 1 : 0;
+  }
+  EXPECT_EQ(told, 4);
+  EXPECT_EQ(Wait(), 0);
 }
 
 TEST_F(ServeTest, ARequestsLineHasItsTimes) {
