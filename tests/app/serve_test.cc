@@ -84,6 +84,18 @@ class ServeTest : public ProgramTest {
   int port_ = 0;
 };
 
+TEST_F(ServeTest, TheDocumentNamesEveryFlag) {
+  const std::string document = ReadText(SPRY_SOURCE_DIR "/docs/server.md");
+  const std::string help = Spry("serve --help").out;
+  int flags = 0;
+  for (size_t at = 0; (at = help.find("\n  --", at)) != std::string::npos; ++flags) {
+    at += 3;
+    const std::string flag = help.substr(at, help.find_first_of(" ,\n", at) - at);
+    EXPECT_THAT(document, HasSubstr("`" + flag)) << flag;
+  }
+  EXPECT_GT(flags, 30);
+}
+
 TEST_F(ServeTest, OneSignalLetsAnswersEnd) {
   Serve();
   Client client(port_);
