@@ -75,6 +75,14 @@ int64_t RaiseDescriptorLimit() {
   return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, INT32_MAX));
 }
 
+// One call that finds no memory must not be the last: it is made again when there is more to do.
+void CallSafely(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception&) {
+  }
+}
+
 class HttpServerImpl final : public HttpServer {
  public:
   HttpServerImpl(const HttpLimits& limits, HttpHandler handler) {
@@ -224,7 +232,7 @@ void HttpServerImpl::Watch(int descriptor, std::function<void()> ready) {
     static void Await(const std::shared_ptr<Watcher>& self) {
       self->stream.async_wait(Stream::wait_read, [self](const auto& error) {
         if (error) return;
-        self->ready();
+        CallSafely(self->ready);
         Await(self);
       });
     }
@@ -249,7 +257,7 @@ void HttpServerImpl::OnSignal(int signal, std::function<void()> then) {
     static void Await(const std::shared_ptr<Catcher>& self) {
       self->signals.async_wait([self](const auto& error, int) {
         if (error) return;
-        self->then();
+        CallSafely(self->then);
         Await(self);
       });
     }

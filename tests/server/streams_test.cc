@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
@@ -305,6 +309,30 @@ TEST(Streams, StopCutsOffWhatIsUnfinished) {
   EXPECT_EQ(left, 1);
   EXPECT_TRUE(client.IsEnded());
   kept->Send({});  // harmless, though the server is gone
+}
+
+// A callback that finds no memory is called again the next time.
+TEST(Streams, AWatcherOutlivesWhatItThrows) {
+  const int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  std::atomic<int> calls{0};
+  {
+    ServerRig rig;
+    rig.OnLoop([&](HttpServer& server) {
+      server.Watch(event, [&] {
+        uint64_t count = 0;
+        EXPECT_EQ(read(event, &count, sizeof count), ssize_t{sizeof count});
+        if (++calls < 3) throw std::bad_alloc();
+      });
+    });
+    for (int i = 1; i <= 3; ++i) {
+      eventfd_write(event, 1);
+      while (calls < i) std::this_thread::yield();
+    }
+    Client client(rig.port());
+    client.Get("/echo");
+    EXPECT_EQ(client.ReadAnswer().status, 200);
+  }
+  close(event);
 }
 
 }  // namespace
