@@ -7,7 +7,8 @@
 //
 // So at most one large request is spread out in memory; how many may wait is up to those who add.
 // The smallest comes first, among equals the first: who sends many of the largest delays the others
-// by one of them at most. A request in work is read to its end.
+// by one of them at most. A request in work is read to its end. The thread takes what the engine's
+// leave of the cores, so streams keep their pace and a large prompt waits a little longer.
 #pragma once
 
 #include <condition_variable>
