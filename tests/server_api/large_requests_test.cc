@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -28,16 +29,19 @@ RigOptions LongModel() {
   return {.max_model_len = kTokens, .kv_blocks = kTokens / 64};
 }
 
-// Keeps the worker busy until it is let go.
+// Keeps the worker busy until it is let go, or this is gone.
 class BusyWorker {
  public:
   explicit BusyWorker(PromptWorker& worker) {
-    worker.Add({}, [this](const HttpRequest&) {
-      began_.set_value();
-      ends_.get_future().wait();
+    const auto began = std::make_shared<std::promise<void>>();
+    std::future<void> has_begun = began->get_future();
+    // The worker may still be at it when this is gone.
+    worker.Add({}, [began, ends = std::shared_future(ends_.get_future())](const HttpRequest&) {
+      began->set_value();
+      ends.wait();
       return Prepared(HttpResponse());
     });
-    began_.get_future().wait();
+    has_begun.wait();
   }
   ~BusyWorker() { LetGo(); }
   void LetGo() {
@@ -45,7 +49,6 @@ class BusyWorker {
   }
 
  private:
-  std::promise<void> began_;
   std::promise<void> ends_;
   bool let_go_ = false;
 };
