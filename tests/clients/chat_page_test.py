@@ -1,5 +1,5 @@
-"""The chat page in headless Chromium: typing, streaming, stopping, reloading, by keyboard alone; and
-what it shows when things go wrong. Screenshots go to build/log/."""
+"""The chat page in headless Chromium: typing, streaming, stopping, reloading, by keyboard alone;
+and what it shows when things go wrong. Screenshots go to build/log/."""
 
 import time
 

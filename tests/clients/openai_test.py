@@ -37,7 +37,7 @@ def test_chat(client):
 
 
 def test_chat_takes_what_clients_send(client):
-    parts = [{"type": "text", "text": "What is the capital"}, {"type": "text", "text": "of France?"}]
+    parts = [{"type": "text", "text": text} for text in ("What is the capital", "of France?")]
     messages = [
         {"role": "system", "content": "You are a helpful AI assistant."},
         {"role": "user", "content": parts},
@@ -133,9 +133,9 @@ def test_chat_logprobs(client):
     assert "".join(t.token for t in content).startswith(whole.choices[0].message.content)
     for token in content:
         assert token.token == bytes(token.bytes).decode() and token.logprob <= 0
-        likeliest = token.top_logprobs
-        assert [t.logprob for t in likeliest] == sorted((t.logprob for t in likeliest), reverse=True)
-        assert likeliest[0].token == token.token and len(likeliest) == 3  # greedy
+        likeliest = [t.logprob for t in token.top_logprobs]
+        assert likeliest == sorted(likeliest, reverse=True) and len(likeliest) == 3
+        assert token.top_logprobs[0].token == token.token  # greedy
     chunks = list(chat(client, logprobs=True, top_logprobs=3, stream=True))
     streamed = [t for c in chunks if c.choices[0].logprobs for t in c.choices[0].logprobs.content]
     assert streamed == content
@@ -146,7 +146,8 @@ def test_completion_logprobs(client):
     choice = complete(client, logprobs=2).choices[0]
     logprobs = choice.logprobs
     assert "".join(logprobs.tokens) == choice.text
-    assert [choice.text[at:].startswith(t) for at, t in zip(logprobs.text_offset, logprobs.tokens)]
+    for at, token in zip(logprobs.text_offset, logprobs.tokens):
+        assert choice.text[at:].startswith(token)
     for token, logprob, top in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs):
         assert top[token] == logprob == max(top.values())
     echoed = complete(client, logprobs=1, echo=True, max_tokens=1).choices[0].logprobs
