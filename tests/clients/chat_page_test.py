@@ -10,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 from spry_server import ROOT, SpryServer
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,7 @@ def test_looks(browser, paced_server, server, width, scheme):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     page = Page(browser, server)
     set_parameter(page, "temperature", 0)
-    set_parameter(page, "max_tokens", 200)
+    set_parameter(page, "max_tokens", 120)
     page.ask("Write a Python function that adds two numbers.")
     page.until(lambda: page.texts("assistant") and not page.is_busy())
     page.ask("W" * 300)

@@ -41,9 +41,9 @@ class SpryServer:
 
     def _await_port(self):
         while time.monotonic() < self.started + START_SECONDS:
-            found = re.search(r" serving address=https?://[^ ]*:(\d+)", self.log_text())
+            found = re.search(r" serving address=(?:https?://\S*:(\d+)|unix:)", self.log_text())
             if found:
-                return int(found.group(1))
+                return int(found.group(1) or 0)
             if self.process.poll() is not None:
                 break
             time.sleep(0.005)
