@@ -1,9 +1,10 @@
 #!/bin/bash
-# Installs the Debian packages of packaging/apt-bookworm.txt that are missing. Needs root only when
-# one is; a second run changes nothing and takes milliseconds.
+# setup_packages.sh [LIST]: installs the Debian packages of a list, packaging/apt-bookworm.txt where
+# none is named, that are missing. Needs root only when one is; a second run changes nothing and
+# takes milliseconds.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
-readonly list=packaging/apt-bookworm.txt
+readonly list=${1:-packaging/apt-bookworm.txt}
 readonly options=(-y --no-install-recommends -o DPkg::Lock::Timeout=300)
 
 if ! command -v dpkg-query >/dev/null; then

@@ -1,9 +1,11 @@
 #!/bin/bash
-# Makes build/venv with the Python reference implementations (tools/requirements-reference.txt) and
-# prints its interpreter. Does nothing when the list is the one that the folder was made from.
+# setup_venv.sh NAME: makes build/venv-NAME with what tools/requirements-NAME.txt lists and prints
+# its interpreter. Does nothing when the list is the one that the folder was made from.
+#   reference   the Python reference implementations
+#   clients     the clients that people use with the server, and what drives the chat page
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
-readonly list=tools/requirements-reference.txt venv=build/venv
+readonly list=tools/requirements-$1.txt venv=build/venv-$1
 readonly stamp=$venv/requirements.txt
 
 if ! cmp -s "$list" "$stamp"; then
