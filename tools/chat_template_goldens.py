@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Renders chat templates with jinja2, set up as transformers' apply_chat_template sets it up, for
-the tests of src/text/jinja. Needs the packages jinja2 and gguf.
+the tests of src/text/jinja. Needs the package jinja2.
 
     python tools/chat_template_goldens.py [--out build/test-data/chat_templates] [--downloads DIR]
     python tools/chat_template_goldens.py --cases tests/golden/text/jinja
@@ -31,6 +31,7 @@ import jinja2.sandbox
 import jinja2.utils
 
 import chat_dialogues
+from gguf_metadata import read_metadata
 
 NOW = datetime.datetime(2026, 11, 30, 7, 4, 5)
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
@@ -153,12 +154,6 @@ def outcomes(source, dialogues):
     return [outcome(lambda d=d: render_chat(template, source, d)) for d in dialogues]
 
 
-def gguf_template(path):
-    import gguf
-    value = gguf.GGUFReader(path).fields.get("tokenizer.chat_template")
-    return None if value is None else value.contents()
-
-
 def read_templates(downloads, scratch):
     """By name: the templates of both packages."""
     import tokenizer_goldens
@@ -169,7 +164,7 @@ def read_templates(downloads, scratch):
     def add_gguf(name, data):
         path = scratch / "vocabulary.gguf"
         path.write_bytes(data)
-        template = gguf_template(path)
+        template = read_metadata(path).get("tokenizer.chat_template")
         path.unlink()
         if template:
             templates[name] = template

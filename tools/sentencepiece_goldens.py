@@ -12,9 +12,10 @@ import re
 import struct
 
 import sentencepiece
-from gguf import GGUFReader
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors)
+
+from gguf_metadata import read_metadata
 
 MARK = "\u2581"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -52,15 +53,10 @@ def model_bytes(pieces, model_type, prefix=True, remove_spaces=False, byte_fallb
 
 
 def read_gguf(path):
-    fields = GGUFReader(path).fields
+    metadata = read_metadata(path)
 
     def get(name, default=None):
-        value = fields.get("tokenizer.ggml." + name)
-        if value is None:
-            return default
-        if len(value.data) > 1 and value.types[-1].name == "STRING":
-            return [str(bytes(value.parts[i]), "utf-8") for i in value.data]
-        return value.contents()
+        return metadata.get("tokenizer.ggml." + name, default)
 
     tokens = get("tokens")
     return {"pieces": list(zip(tokens, get("scores", [0.0] * len(tokens)), get("token_type"))),
@@ -340,7 +336,8 @@ class Writer:
                    lambda ids, skip: tokenizer.decode(ids, skip_special_tokens=skip), size + 50)
 
 
-def write(out, source, texts, write_records, separator):
+def write(out, source, training_texts, texts, write_records, separator):
+    """Models are trained on the first texts, and all vocabularies encode the second."""
     writer = Writer(out, source, texts, write_records, separator)
     for name in ("llama-spm", "phi-3", "baichuan"):
         pieces = read_gguf(source / (name + ".gguf"))["pieces"]
@@ -374,7 +371,7 @@ def write(out, source, texts, write_records, separator):
     writer.with_tokenizers(folder, gemma_tokenizer(vocabulary), len(vocabulary["pieces"]))
     for name, options in TRAINED.items():
         folder = writer.folder(name)
-        train(folder / "tokenizer.model", texts, **options)
+        train(folder / "tokenizer.model", training_texts, **options)
         model = (folder / "tokenizer.model").read_bytes()
         writer.with_sentencepiece(folder, model)
         if name == "trained-unigram-bytes":

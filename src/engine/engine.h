@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "device/device.h"
+#include "engine/prompt_pace.h"
 #include "kv/block_pool.h"
 #include "runtime/model_runner.h"
 #include "sched/scheduler.h"
@@ -85,6 +86,7 @@ class Engine {
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<BlockPool> pool_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<PromptPace> pace_;
   std::vector<TokenId> eos_tokens_;
   SchedulingPolicy policy_ = SchedulingPolicy::kFcfs;
   uint64_t seed_ = 0;

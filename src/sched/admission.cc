@@ -57,6 +57,7 @@ bool Scheduler::Cancel(RequestId request) {
 // the budget for one token are there. Held requests will want theirs again.
 bool Scheduler::Admit(Request& request, BatchPlan& plan) {
   if (free_rows_.empty() || plan.num_tokens + num_held_ >= options_.max_step_tokens) return false;
+  if (prompt_tokens_left_ == 0) return false;
   if (OwesTargets(request) && plan.num_targets == options_.max_targets) return false;
   if (request.rules != nullptr && !rule_slots_.CanTake(steps_.num_committed())) return false;
   const int num_writes = BlocksFor(static_cast<int>(request.tokens.size()));

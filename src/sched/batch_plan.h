@@ -52,6 +52,7 @@ struct BlockWrite {
 
 struct BatchPlan {
   int num_tokens = 0;
+  int num_prompt_tokens = 0;  // of these, those of prompt rows
   int num_samples = 0;
   int num_targets = 0;           // of these samples, those that judge a known token
   std::vector<PlannedRow> rows;  // decode rows first

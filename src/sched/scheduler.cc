@@ -10,6 +10,7 @@ namespace {
 
 void Reset(BatchPlan& plan, const SchedulerOptions& options) {
   plan.num_tokens = 0;
+  plan.num_prompt_tokens = 0;
   plan.num_samples = 0;
   plan.num_targets = 0;
   plan.rows.clear();
@@ -52,9 +53,15 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
   if (options_.long_prefill_threshold == 0) {
     options_.long_prefill_threshold = std::numeric_limits<int>::max();
   }
+  max_prompt_tokens_ = options.max_step_tokens;
   running_.reserve(options.max_rows);
   prompt_rows_.reserve(options.max_rows);
   for (int row = options.max_rows; row-- > 0;) free_rows_.push_back(RowId(row));
+}
+
+void Scheduler::LimitPromptsBesideDecodes(int max_tokens) {
+  CHECK(max_tokens > 0);
+  max_prompt_tokens_ = max_tokens;
 }
 
 Scheduler::Outcome Scheduler::Schedule(BatchPlan& plan, int64_t now) {
@@ -72,6 +79,7 @@ Scheduler::Outcome Scheduler::Schedule(BatchPlan& plan, int64_t now) {
     preempted = true;
   }
 
+  prompt_tokens_left_ = PromptTokensOfStep();
   for (Request* request : running_) PlanRow(*request, plan);
   while (!preempted && !waiting_.empty()) {
     Request& first = *waiting_.front();
@@ -123,9 +131,15 @@ void Scheduler::PreemptLast() {
   ++preemptions_;
 }
 
+int Scheduler::PromptTokensOfStep() const {
+  const bool decodes = std::ranges::any_of(running_, [](const Request* r) { return Decodes(*r); });
+  return decodes ? max_prompt_tokens_ : options_.max_step_tokens;
+}
+
 // What the budget leaves of it: tokens, and among them those to be judged.
 int Scheduler::TokensGiven(const Request& request, const BatchPlan& plan) const {
-  const int n = std::min(TokensWanted(request), options_.max_step_tokens - plan.num_tokens);
+  int n = std::min(TokensWanted(request), options_.max_step_tokens - plan.num_tokens);
+  if (!Decodes(request)) n = std::min(n, prompt_tokens_left_);
   const int targets_left = options_.max_targets - plan.num_targets;
   if (TargetsIn(request, n) <= targets_left) return n;
   return FirstTarget(request) + targets_left - request.num_launched;
@@ -149,6 +163,8 @@ void Scheduler::PlanRow(Request& request, BatchPlan& plan) {
     if (NeedsBlock(request)) AddBlock(request, *pool_.Allocate(), plan);
     if (request.holds) PlanMaskRefresh(request, plan);
   } else {
+    prompt_tokens_left_ -= n;
+    plan.num_prompt_tokens += n;
     row.tokens = request.tokens.data() + request.num_launched;
   }
   request.num_launched += n;

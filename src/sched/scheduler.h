@@ -87,6 +87,10 @@ class Scheduler {
     kNothing,  // no request can use a step now (none at all, or all wait for steps in flight)
     kRetire,   // blocks ran out: commit every step in flight, then call again to preempt
   };
+  // From now on a step in which requests decode takes at most so many prompt tokens, at least 1:
+  // those that decode wait for them.
+  void LimitPromptsBesideDecodes(int max_tokens);
+
   // A kLaunch plan counts as launched when this returns. Not to be called while
   // max_steps_in_flight steps are in flight. `now` is the caller's time, kept for the events of the
   // requests that begin to run, and for nothing else.
@@ -117,6 +121,7 @@ class Scheduler {
   int BlocksNeeded() const;
   void PreemptLast();
   bool IsHeld(const Request& request) const;
+  int PromptTokensOfStep() const;
   void PlanRow(Request& request, BatchPlan& plan);
   void PlanMaskRefresh(const Request& request, BatchPlan& plan);
   void AddBlock(Request& request, BlockId block, BatchPlan& plan);
@@ -161,6 +166,8 @@ class Scheduler {
   LaunchedSteps steps_;
   std::vector<PlannedRow> prompt_rows_;  // of the plan in the making; they follow its decode rows
   int num_held_ = 0;                     // running requests left out of the plan in the making
+  int prompt_tokens_left_ = 0;           // that the plan in the making may still take
+  int max_prompt_tokens_ = 0;            // of a step in which requests decode
   // The first waiting request found too few blocks, and none came free since: no use to look again.
   bool waits_for_blocks_ = false;
   int64_t now_ = 0;  // of the plan in the making

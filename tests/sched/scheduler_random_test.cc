@@ -35,6 +35,7 @@ class RandomRun {
     options.max_block_writes = FewestBlockWrites(options, pool) + Between(0, 1) * 100;
     max_model_len_ = options.max_model_len;
     urgency_ = Between(0, 1) * Between(1, 3);
+    limits_prompts_ = Between(0, 2) == 0;
     simulation_ = std::make_unique<Simulation>(pool, options);
   }
 
@@ -45,7 +46,8 @@ class RandomRun {
         if (next_id_ == 0) return {};
         return simulation_->Cancel(RequestId(Between(0, static_cast<int>(next_id_) - 1)));
       case 25: simulation_->pool().ResetPrefixCache(); return {};
-      case 26 ... 64: return simulation_->can_launch() ? simulation_->Step().status() : Status();
+      case 26: LimitPrompts(); return {};
+      case 27 ... 64: return simulation_->can_launch() ? simulation_->Step().status() : Status();
       default:
         return simulation_->scheduler().steps_in_flight() > 0 ? simulation_->Commit() : Status();
     }
@@ -56,6 +58,10 @@ class RandomRun {
 
  private:
   int Between(int low, int high) { return low + static_cast<int>(random_() % (high - low + 1)); }
+
+  void LimitPrompts() {
+    if (limits_prompts_) simulation_->LimitPromptsBesideDecodes(Between(1, 20));
+  }
 
   // Prompts of three families, each differing from its family only in its tail, if at all.
   Status Submit() {
@@ -93,6 +99,7 @@ class RandomRun {
 
   std::mt19937_64 random_;
   int max_model_len_ = 0;
+  bool limits_prompts_ = false;
   int urgency_ = 0;  // priorities are that far from 0 at most
   std::unique_ptr<Simulation> simulation_;
   uint64_t next_id_ = 0;
@@ -119,7 +126,7 @@ TEST(SchedulerRandom, EveryRequestGetsTheTokensItGetsAlone) {
   // The runs did go where it is dangerous.
   RecordProperty("preemptions", static_cast<int>(total.preemptions));
   RecordProperty("prefix_hit_tokens", static_cast<int>(total.prefix_hit_tokens));
-  EXPECT_GT(total.preemptions, 5000u);
+  EXPECT_GT(total.preemptions, 4500u);
   EXPECT_GT(total.prefix_hit_tokens, 25000u);
 }
 

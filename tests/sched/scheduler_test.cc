@@ -87,6 +87,21 @@ TEST_F(SchedulerTest, CutsOutputsToTheLengthLimitAndTellsTheDevice) {
   EXPECT_EQ(plan_.joins[0].params->max_outputs, 12);
 }
 
+TEST_F(SchedulerTest, PromptsTakeWhatTheyMayBesideDecodesAndAllWhenNothingDecodes) {
+  scheduler_.LimitPromptsBesideDecodes(10);
+  ASSERT_TRUE(scheduler_.Submit(Spec(0, 40, 3)).ok());
+  ASSERT_TRUE(scheduler_.Submit(Spec(1, 40, 3)).ok());
+  ASSERT_TRUE(scheduler_.Submit(Spec(2, 40, 3)).ok());
+  Step();  // nothing decodes yet: the whole budget of 64
+  EXPECT_EQ(plan_.num_prompt_tokens, 64);
+  Commit({Token(1), RowResult()});
+  Step();  // one decodes; the second prompt goes on, the third is not let in
+  ASSERT_EQ(plan_.rows.size(), 2u);
+  EXPECT_TRUE(plan_.rows[0].decode);
+  EXPECT_EQ(plan_.rows[1].num_tokens, 10);
+  EXPECT_EQ(scheduler_.stats().waiting, 1);
+}
+
 TEST_F(SchedulerTest, AnEventCarriesTheDevicesWords) {
   ASSERT_TRUE(scheduler_.Submit(Spec(6, 5, 3)).ok());
   RequestSpec spec = Spec(7, 5, 3);

@@ -17,7 +17,23 @@ Simulation::Simulation(const BlockPoolOptions& pool, const SchedulerOptions& opt
                .num_blocks = pool.num_blocks,
                .block_size = pool.block_size,
                .max_model_len = options.max_model_len,
-               .max_rule_slots = options.max_rule_slots}) {}
+               .max_rule_slots = options.max_rule_slots}),
+      max_prompt_tokens_(options.max_step_tokens) {}
+
+void Simulation::LimitPromptsBesideDecodes(int max_tokens) {
+  max_prompt_tokens_ = max_tokens;
+  fair_ = false;
+  scheduler_.LimitPromptsBesideDecodes(max_tokens);
+}
+
+int Simulation::PromptTokensOfStep() const {
+  for (const auto& [id, record] : records_) {
+    const Request* request = scheduler_.Find(id);
+    if (request == nullptr || request->state != RequestState::kRunning) continue;
+    if (request->num_launched >= request->prefill_length) return max_prompt_tokens_;
+  }
+  return options_.max_step_tokens;
+}
 
 Status Simulation::Submit(RequestSpec spec) {
   Record record{.expected = {}, .num_prompt = static_cast<int>(spec.prompt.size()), .outputs = {}};
@@ -44,7 +60,11 @@ Status Simulation::Cancel(RequestId request) {
 Result<Scheduler::Outcome> Simulation::Step() {
   const int num_free = pool_.num_free();
   const SchedulerStats before = scheduler_.stats();
+  step_prompt_tokens_ = PromptTokensOfStep();
   const Scheduler::Outcome outcome = scheduler_.Schedule(plan_);
+  if (scheduler_.stats().preemptions > before.preemptions) {
+    step_prompt_tokens_ = options_.max_step_tokens;  // it may have been the one that decoded
+  }
   switch (outcome) {
     case Scheduler::Outcome::kLaunch:
       SPRY_RETURN_IF_ERROR(CheckPlan());
@@ -93,6 +113,7 @@ Status Simulation::Drain() {
 
 Status Simulation::CheckPlan() const {
   int num_tokens = 0;
+  int num_prompt_tokens = 0;
   int num_samples = 0;
   int num_targets = 0;
   bool after_prompt = false;
@@ -111,6 +132,7 @@ Status Simulation::CheckPlan() const {
       }
     } else {
       after_prompt = true;
+      num_prompt_tokens += row.num_tokens;
       const int threshold = options_.long_prefill_threshold;
       if (threshold > 0 && row.num_tokens > threshold) return Internal("a chunk is too long");
     }
@@ -118,6 +140,10 @@ Status Simulation::CheckPlan() const {
   if (num_tokens != plan_.num_tokens || num_tokens > options_.max_step_tokens) {
     return Internal(fmt::format("the step has {} tokens, says {}, may have {}", num_tokens,
                                 plan_.num_tokens, options_.max_step_tokens));
+  }
+  if (num_prompt_tokens != plan_.num_prompt_tokens || num_prompt_tokens > step_prompt_tokens_) {
+    return Internal(fmt::format("the step has {} prompt tokens, says {}, may have {}",
+                                num_prompt_tokens, plan_.num_prompt_tokens, step_prompt_tokens_));
   }
   if (num_samples != plan_.num_samples) return Internal("the count of samples is wrong");
   if (num_targets != plan_.num_targets || num_targets > options_.max_targets) {
@@ -135,11 +161,14 @@ Status Simulation::CheckPlan() const {
 
 // A running request computes in every step (one with a mask in every step that finds its outputs
 // known), until all that it may give is on its way; or, where prompts are judged or some come
-// first, until the step's budget is spent on those before it.
+// first, until the step's budget is spent on those before it. A prompt also waits when its step's
+// share of prompts is spent.
 Status Simulation::CheckNobodyStarves(const std::set<RowId>& planned) const {
   for (const auto& [id, record] : records_) {
     const Request* request = scheduler_.Find(id);
     if (request == nullptr || request->state != RequestState::kRunning) continue;
+    const bool reads = request->num_launched < request->prefill_length;
+    if (reads && plan_.num_prompt_tokens >= max_prompt_tokens_) continue;
     const bool spent = plan_.num_tokens == options_.max_step_tokens ||
                        (OwesTargets(*request) && plan_.num_targets == options_.max_targets);
     if (!fair_ && spent && !PassedOver(*request, planned)) continue;

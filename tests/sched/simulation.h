@@ -28,6 +28,7 @@ class Simulation {
   Status Commit();
   // Steps at full depth, as an engine does, until no request is left and all blocks are free.
   Status Drain();
+  void LimitPromptsBesideDecodes(int max_tokens);
 
   const Scheduler& scheduler() const { return scheduler_; }
   BlockPool& pool() { return pool_; }
@@ -48,6 +49,7 @@ class Simulation {
     bool live = true;
   };
 
+  int PromptTokensOfStep() const;
   Status CheckPlan() const;
   Status CheckNobodyStarves(const std::set<RowId>& planned) const;
   bool PassedOver(const Request& request, const std::set<RowId>& planned) const;
@@ -63,7 +65,9 @@ class Simulation {
   FakeDevice::Results results_;
   std::vector<TokenEvent> events_;
   std::map<RequestId, Record> records_;
-  bool fair_ = true;  // nobody may take from a running request what it had before
+  int max_prompt_tokens_;       // of a step in which requests decode
+  int step_prompt_tokens_ = 0;  // of the step of `plan_`, as many as may be
+  bool fair_ = true;            // nobody may take from a running request what it had before
 };
 
 }  // namespace spry::testing

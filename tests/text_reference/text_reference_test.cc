@@ -1,5 +1,6 @@
 // Ids and decoded text equal to those of the `tokenizers` library, for whole vocabularies, on 2 MB
-// of mixed text and 100,000 random strings. tools/tokenizer_goldens.py makes the data.
+// of mixed text and 100,000 random strings, or as many of them as tools/tokenizer_goldens.py was
+// asked for, which makes the data.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
