@@ -1,5 +1,5 @@
-"""The metadata of a GGUF file. The gguf package's reader makes an array of every string, which takes
-ten seconds for a vocabulary; this takes a tenth of one.
+"""The metadata of a GGUF file. The gguf package's reader makes an array of every string, which
+takes ten seconds for a vocabulary; this takes a tenth of one.
 
 Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """

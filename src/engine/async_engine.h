@@ -3,6 +3,9 @@
 //
 //   I/O thread   Submit, Cancel --commands--> engine thread: Engine::Step in a loop
 //                TakeOutputs    <--outputs---, and output_event() becomes readable once a step
+//
+// An engine that is faster than the other thread waits for it: outputs of a few steps may be
+// unread, no more.
 #pragma once
 
 #include <array>
@@ -82,7 +85,7 @@ class AsyncEngine {
   // when running requests hold some.
   Ticket ResetPrefixCache();
 
-  // Appends what has come since the last call.
+  // Appends what has come since the last call, and nothing that comes meanwhile.
   void TakeOutputs(std::vector<Output>& outputs);
   // An eventfd that becomes readable when there is something to take; TakeOutputs resets it.
   int output_event() const { return output_event_; }
@@ -111,12 +114,14 @@ class AsyncEngine {
 
   AsyncEngine(std::unique_ptr<Engine> engine, const AsyncEngineOptions& options, int output_event);
   Ticket Send(Command command);
+  void Wake();
 
   // The engine thread's.
   void Run();
   bool TakeCommands();
   void Take(const TokenEvent& event);
-  void Give(Output output) { outputs_.enqueue(std::move(output)); }
+  void Give(Output output);
+  bool MustWaitForReader() const { return unread_ >= max_unread_; }
   void LoseDevice(const Status& why);
   void CountSteps();
   void Publish();
@@ -126,7 +131,9 @@ class AsyncEngine {
   const int output_event_;
   moodycamel::ConcurrentQueue<Command> commands_;
   moodycamel::ConcurrentQueue<Output> outputs_;
-  std::atomic<uint32_t> commands_sent_{0};
+  std::atomic<uint32_t> wakes_{0};  // what the engine thread sleeps on
+  const int max_unread_;
+  std::atomic<int> unread_{0};  // outputs given and not taken
   Published published_;
 
   // The other thread's.

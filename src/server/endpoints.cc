@@ -250,6 +250,10 @@ void Endpoints::ServerInfo(HttpExchange& exchange) const {
   for (const std::string& name : model_.names) json.String(name);
   json.EndArray();
   for (const auto& [name, value] : options_.facts) WriteText(name, value, json);
+  json.Key("flags");
+  json.BeginObject();
+  for (const auto& [name, value] : options_.flags) WriteText(name, value, json);
+  json.EndObject();
   json.Key("limits");
   json.BeginObject();
   const auto number = [&](std::string_view name, int64_t value) {

@@ -24,9 +24,10 @@ namespace spry {
 
 struct EndpointsOptions {
   std::string version;
-  // For /server_info, beside "version", "served_model_names" and "limits".
+  // For /server_info, beside "version", "served_model_names" and "limits"; `flags` as an object.
   std::vector<std::pair<std::string, std::string>> facts;
-  std::function<void(const RequestReport&)> on_end;  // of each request for text; may be empty
+  std::vector<std::pair<std::string, std::string>> flags;  // as the server was started with
+  std::function<void(const RequestReport&)> on_end;        // of each request for text; may be empty
   // Of fields that nobody knows, with the request's id; may be empty.
   std::function<void(std::string_view request_id, const std::vector<std::string>& fields)>
       on_ignored;

@@ -47,7 +47,7 @@ struct Generations::Choice {
 
   int index;
   int prompt;
-  Ticket ticket;
+  std::optional<Ticket> ticket;  // once the engine has it
   ChoiceText text;
   ChoiceLogprobs logprobs;
   std::string prompt_logprobs;  // the inside of vLLM's list
@@ -306,8 +306,8 @@ void Generations::AppendOut(Generation& generation) {
 
 void Generations::EndChoice(const Output& output, Generation& generation, Choice& choice) {
   choice.ended = true;
-  places_.erase(choice.ticket);
-  if (output.finish == FinishReason::kNone) engine_.Cancel(choice.ticket);  // a stop string
+  places_.erase(*choice.ticket);
+  if (output.finish == FinishReason::kNone) engine_.Cancel(*choice.ticket);  // a stop string
   if (--generation.unfinished > 0) return;
   if (generation.request.stream) {
     out_.clear();
@@ -377,9 +377,10 @@ void Generations::Leave(uint64_t number) {
 
 void Generations::CancelChoices(Generation& generation) {
   for (Choice& choice : generation.choices) {
-    if (choice.ended || places_.erase(choice.ticket) == 0) continue;
+    if (choice.ended || !choice.ticket) continue;
     choice.ended = true;
-    engine_.Cancel(choice.ticket);
+    places_.erase(*choice.ticket);
+    engine_.Cancel(*choice.ticket);
   }
 }
 

@@ -278,8 +278,8 @@ void RefuseUnserved(RequestFields& fields) {
     const json::value* value = fields.Find(unserved.name);
     if (value == nullptr || *value == json::parse(unserved.harmless)) continue;
     return fields.Fail(unserved.name,
-                       fmt::format("{} is {}, which this server does not serve yet; leave it out",
-                                   unserved.name, Described(*value)));
+                       fmt::format("{} is {}; only {} is served yet: leave it out", unserved.name,
+                                   Described(*value), unserved.harmless));
   }
 }
 

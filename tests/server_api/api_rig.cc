@@ -78,7 +78,8 @@ ApiRig::ApiRig(RigOptions options) {
   model_.defaults = options.defaults;
   model_.created = 1700000000;
   model_.fingerprint = "spry-test";
-  EndpointsOptions rest{.version = "1.2.3", .facts = {{"device", "null"}}};
+  EndpointsOptions rest{
+      .version = "1.2.3", .facts = {{"device", "null"}}, .flags = {{"--port", "1"}}};
   rest.on_end = [this](const RequestReport& report) {
     ended_.push_back({std::string(report.finish), report});
     // What lives no longer than the call.

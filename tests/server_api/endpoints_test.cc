@@ -74,6 +74,7 @@ TEST(EndpointsTest, VersionAndInfo) {
   const json::object info = Get(rig, "/server_info");
   EXPECT_EQ(info.at("device"), "null");
   EXPECT_EQ(info.at("limits").at("max_num_seqs"), 8);
+  EXPECT_EQ(info.at("flags"), json::parse(R"({"--port":"1"})"));
 }
 
 TEST(EndpointsTest, ThePageLoadsNothingFromElsewhere) {

@@ -157,7 +157,7 @@ TEST_F(RefusalsTest, WhatIsNotServedYetIsSaidSo) {
         R"("structured_outputs":{"regex":"a"})", R"("suffix":"x")", R"("use_beam_search":true)",
         R"("web_search_options":{})", R"("thinking_token_budget":5)"}) {
     const std::string name(field + 1, std::string_view(field).find('"', 1) - 1);
-    ExpectChatRefused({field, name.c_str(), "does not serve yet"});
+    ExpectChatRefused({field, name.c_str(), "is served yet: leave it out"});
   }
   // What asks for nothing passes.
   rig_.Ask("/v1/chat/completions",

@@ -181,10 +181,10 @@ TEST(HostileClients, DisturbNobody) {
   for (int i = 0; i < kWitnesses; ++i) {
     witnesses.emplace_back([&, i] {
       Client client(server.port());
-      while (!done) {
+      do {
         ASSERT_EQ(Ask(client, i), wanted[i]);
         ++streams;
-      }
+      } while (!done);
     });
   }
   std::vector<std::thread> attackers;
