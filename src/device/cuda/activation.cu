@@ -1,5 +1,6 @@
-// activation and gated_activation (ops/activation.h): a thread an element.
+// activation and gated_activation (ops/activation.h).
 #include "device/cuda/element.cuh"
+#include "device/cuda/overlap.cuh"
 #include "ops/activation.h"
 
 namespace spry::cuda {
@@ -13,27 +14,40 @@ struct ActivationArgs {
   Activation activation = Activation::kNone;
 };
 
-// Gated: x holds the gates, then what they multiply.
-template <typename T, bool kGated>
-__global__ void __launch_bounds__(kThreads) ActivationKernel(ActivationArgs args, StepState state) {
+// Gated: x holds the gates, then what they multiply. A thread makes a run of a row.
+template <typename T, bool kGated, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    ActivationKernel(const __grid_constant__ ActivationArgs args,
+                     const __grid_constant__ StepState state) {
+  LetNextStart();
   const int32_t r = static_cast<int32_t>(blockIdx.y);
-  if (r >= NumRows(args.y.rows, state)) return;
-  const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (column >= args.y.width) return;
-  const T* x = reinterpret_cast<const T*>(args.x.data) + r * args.x.stride;
-  T* y = reinterpret_cast<T*>(args.y.data) + r * args.y.stride;
-  float value = ApplyActivation(args.activation, ToFloat(x[column]));
-  if constexpr (kGated) value *= ToFloat(x[args.y.width + column]);
-  y[column] = FromFloat<T>(value);
+  const int64_t column = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCount;
+  const bool works = r < NumRows(args.y.rows, state) && column < args.y.width;
+  AwaitPrevious();
+  if (!works) return;
+  using Values = Run<T, kCount>;
+  const T* x = reinterpret_cast<const T*>(args.x.data) + r * args.x.stride + column;
+  T* y = reinterpret_cast<T*>(args.y.data) + r * args.y.stride + column;
+  auto values = *reinterpret_cast<const Values*>(x);
+  Values factors = {};
+  if constexpr (kGated) factors = *reinterpret_cast<const Values*>(x + args.y.width);
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    float value = ApplyActivation(args.activation, ToFloat(values.values[e]));
+    if constexpr (kGated) value *= ToFloat(factors.values[e]);
+    values.values[e] = FromFloat<T>(value);
+  }
+  *reinterpret_cast<Values*>(y) = values;
 }
 
-template <typename T, bool kGated>
+template <typename T, bool kGated, int kCount>
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   const ActivationArgs& activation = ArgsAs<ActivationArgs>(args);
   const int32_t rows = context.shape.Of(activation.y.rows);
   if (rows == 0) return;
-  const dim3 grid(CeilDiv(activation.y.width, kThreads), rows);
-  ActivationKernel<T, kGated><<<grid, kThreads, 0, context.stream>>>(activation, state);
+  const dim3 grid(CeilDiv(activation.y.width, kThreads * kCount), rows);
+  LaunchOverlapped(context, {.blocks = grid, .threads = kThreads},
+                   ActivationKernel<T, kGated, kCount>, activation, state);
 }
 
 template <bool kGated>
@@ -41,8 +55,11 @@ Result<BoundLaunch> Bind(const OpRecord& op, BindContext& context) {
   const ActivationArgs args{context.Resolve(op.inputs[0]), context.Resolve(op.outputs[0]),
                             op.params.As<ActivationParams>().activation};
   CHECK(args.x.dtype == args.y.dtype);
-  const LaunchFn launch = ForDType(
-      args.x.dtype, []<typename T>(ElementOf<T>) -> LaunchFn { return Launch<T, kGated>; });
+  const LaunchFn launch = ForDType(args.x.dtype, [&args]<typename T>(ElementOf<T>) -> LaunchFn {
+    constexpr int kCount = kLongRun<T>;
+    const bool runs = HasLongRuns<T>(args.x) && HasLongRuns<T>(args.y);
+    return runs ? Launch<T, kGated, kCount> : Launch<T, kGated, 1>;
+  });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 

@@ -46,6 +46,21 @@ auto ForDType(DType dtype, Fn&& fn) {
   }
 }
 
+// Neighbouring elements, moved at once where there are several.
+template <typename T, int kCount>
+struct alignas(kCount * sizeof(T) < 16 ? kCount * sizeof(T) : 16) Run {
+  T values[kCount];
+};
+template <typename T>
+inline constexpr int kLongRun = 16 / sizeof(T);
+
+// Whether every row of a matrix of T can be cut into long runs.
+template <typename T>
+bool HasLongRuns(const Matrix& matrix) {
+  return matrix.width % kLongRun<T> == 0 && matrix.stride % kLongRun<T> == 0 &&
+         reinterpret_cast<uintptr_t>(matrix.data) % sizeof(Run<T, kLongRun<T>>) == 0;
+}
+
 // A Matrix in a kernel.
 template <typename T>
 struct View {

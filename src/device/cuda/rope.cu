@@ -1,11 +1,12 @@
-// rope (ops/rope.h): in place, a block a token, a thread a pair of one head.
+// rope (ops/rope.h): in place, a thread a run of pairs of one head.
 #include "device/cuda/element.cuh"
+#include "device/cuda/overlap.cuh"
 #include "ops/rope.h"
 
 namespace spry::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 64;
 
 struct RopeArgs {
   Matrix q;
@@ -14,40 +15,57 @@ struct RopeArgs {
   RopeParams params;
 };
 
-template <typename T>
-__device__ void RotateHeads(T* heads, int32_t num_heads, const float* cosines,
-                            const RopeParams& params) {
-  const int32_t half = params.rotary_dim / 2;
-  for (int32_t item = static_cast<int32_t>(threadIdx.x); item < num_heads * half;
-       item += kThreads) {
-    const int32_t i = item % half;
-    T* head = heads + int64_t{item / half} * params.head_dim;
-    T* first = params.interleaved ? head + 2 * i : head + i;
-    T* second = params.interleaved ? first + 1 : first + half;
-    const float cosine = cosines[i];
-    const float sine = cosines[half + i];
-    const float a = ToFloat(*first);
-    const float b = ToFloat(*second);
-    *first = FromFloat<T>(fmaf(a, cosine, -(b * sine)));
-    *second = FromFloat<T>(fmaf(b, cosine, a * sine));
-  }
-}
-
-template <typename T>
+// Positions and their angles are there before the projection has ended (overlap.cuh).
+template <typename T, int kCount>
 __global__ void __launch_bounds__(kThreads)
-    RopeKernel(RopeArgs args, View<T> q, View<T> k, StepState state) {
-  const int32_t t = static_cast<int32_t>(blockIdx.x);
-  if (t >= state.header->num_tokens) return;
-  const float* cosines = args.table + int64_t{state.positions[t]} * args.params.rotary_dim;
-  RotateHeads(q.Row(t), args.params.num_heads, cosines, args.params);
-  RotateHeads(k.Row(t), args.params.num_kv_heads, cosines, args.params);
+    RopeKernel(const __grid_constant__ RopeArgs args, const __grid_constant__ StepState state) {
+  LetNextStart();
+  const RopeParams& params = args.params;
+  const auto t = static_cast<int32_t>(blockIdx.x);
+  const auto item = static_cast<int32_t>(blockIdx.y * kThreads + threadIdx.x);
+  const int32_t half = params.rotary_dim / 2;
+  const int32_t head = item / (half / kCount);
+  const int32_t i = item % (half / kCount) * kCount;
+  const bool works = t < state.header->num_tokens && head < params.num_heads + params.num_kv_heads;
+  Run<float, kCount> cosines = {};
+  Run<float, kCount> sines = {};
+  if (works) {
+    const float* angles = args.table + int64_t{state.positions[t]} * params.rotary_dim + i;
+    cosines = *reinterpret_cast<const Run<float, kCount>*>(angles);
+    sines = *reinterpret_cast<const Run<float, kCount>*>(angles + half);
+  }
+  AwaitPrevious();
+  if (!works) return;
+  const bool is_key = head >= params.num_heads;
+  const Matrix& heads = is_key ? args.k : args.q;
+  T* first = reinterpret_cast<T*>(heads.data) + t * heads.stride +
+             (is_key ? head - params.num_heads : head) * params.head_dim +
+             (params.interleaved ? 2 * i : i);
+  T* second = first + (params.interleaved ? 1 : half);
+  auto firsts = *reinterpret_cast<const Run<T, kCount>*>(first);
+  auto seconds = *reinterpret_cast<const Run<T, kCount>*>(second);
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    const float a = ToFloat(firsts.values[e]);
+    const float b = ToFloat(seconds.values[e]);
+    const float cosine = cosines.values[e];
+    const float sine = sines.values[e];
+    firsts.values[e] = FromFloat<T>(fmaf(a, cosine, -(b * sine)));
+    seconds.values[e] = FromFloat<T>(fmaf(b, cosine, a * sine));
+  }
+  *reinterpret_cast<Run<T, kCount>*>(first) = firsts;
+  *reinterpret_cast<Run<T, kCount>*>(second) = seconds;
 }
 
-template <typename T>
+template <typename T, int kCount>
 void Launch(const void* args, const StepState& state, const LaunchContext& context) {
   const RopeArgs& rope = ArgsAs<RopeArgs>(args);
-  RopeKernel<T><<<context.shape.tokens, kThreads, 0, context.stream>>>(rope, ViewOf<T>(rope.q),
-                                                                       ViewOf<T>(rope.k), state);
+  const int32_t heads = rope.params.num_heads + rope.params.num_kv_heads;
+  const int32_t items = heads * (rope.params.rotary_dim / 2 / kCount);
+  LaunchOverlapped(
+      context,
+      {.blocks = dim3(context.shape.tokens, CeilDiv(items, kThreads)), .threads = kThreads},
+      RopeKernel<T, kCount>, rope, state);
 }
 
 }  // namespace
@@ -58,8 +76,14 @@ Result<BoundLaunch> BindRope(const OpRecord& op, BindContext& context) {
                       .table = context.Floats(op.weights[0]),
                       .params = op.params.As<RopeParams>()};
   CHECK(args.q.dtype == args.k.dtype);
-  const LaunchFn launch =
-      ForDType(args.q.dtype, []<typename T>(ElementOf<T>) -> LaunchFn { return Launch<T>; });
+  const LaunchFn launch = ForDType(args.q.dtype, [&args]<typename T>(ElementOf<T>) -> LaunchFn {
+    constexpr int kCount = kLongRun<T>;
+    const RopeParams& params = args.params;
+    const bool runs = !params.interleaved && params.rotary_dim / 2 % kCount == 0 &&
+                      params.head_dim % kCount == 0 && HasLongRuns<T>(args.q) &&
+                      HasLongRuns<T>(args.k);
+    return runs ? Launch<T, kCount> : Launch<T, 1>;
+  });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
