@@ -23,7 +23,6 @@
 namespace spry::cuda {
 namespace {
 
-constexpr int kStages = 2;  // tiles of a warp on their way
 constexpr int kSegmentRounds = kKvSegment / (kTileKeys * kAttentionWarps);
 
 struct AttentionArgs : AttentionInputs {
@@ -33,11 +32,22 @@ struct AttentionArgs : AttentionInputs {
   AttentionScratch scratch;
 };
 
-template <typename T, int kDim, bool kUpper>
+// kStages: tiles of a warp on their way. With one, three blocks fit into a multiprocessor, which
+// beats more tiles of one block where there are enough of them; the tiles' place is then also that
+// of the merge.
+template <typename T, int kDim, bool kUpper, int kStages>
 struct Shared {
   static constexpr int kRows = kUpper ? 16 : 8;
   KvTile<T, kDim> tiles[kAttentionWarps][kStages];
   MergeSpace<kDim, kRows> merge;
+};
+template <typename T, int kDim, bool kUpper>
+struct Shared<T, kDim, kUpper, 1> {
+  static constexpr int kRows = kUpper ? 16 : 8;
+  union {
+    KvTile<T, kDim> tiles[kAttentionWarps][1];
+    MergeSpace<kDim, kRows> merge;
+  };
 };
 
 // The query rows of a block: `heads` heads of each of `num_tokens` tokens of one request.
@@ -197,12 +207,13 @@ __device__ QueryRows RowsOfBlock(const AttentionArgs& args, const StepState& sta
 }
 
 // kDecode: one token a block, whose k and v may be its own affair; else tiles of tokens.
-template <typename T, int kDim, bool kDecode>
-__global__ void __launch_bounds__(kAttentionThreads)
+template <typename T, int kDim, bool kDecode, int kStages>
+__global__ void __launch_bounds__(kAttentionThreads, kStages == 1 ? 2 : 1)
     AttentionKernel(const __grid_constant__ AttentionArgs args, bool writes_kv,
                     const __grid_constant__ StepState state) {
   constexpr bool kUpper = !kDecode;
-  using Space = Shared<T, kDim, kUpper>;
+  constexpr bool kShares = kStages == 1;  // tiles and merge
+  using Space = Shared<T, kDim, kUpper, kStages>;
   constexpr int kRows = Space::kRows;
   LetNextStart();
   extern __shared__ __align__(16) std::byte shared[];
@@ -237,13 +248,17 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
     return;
   }
-  TileRows<T, kDim, kUpper> mine;
-  int32_t last[TileRows<T, kDim, kUpper>::kHalves];  // positions that a row may see
+  std::conditional_t<kDecode, FewTileRows<T, kDim>, TileRows<T, kDim>> mine;
+  int32_t last[2] = {rows.position, rows.position};  // positions that rows g and g + 8 may see
+  if constexpr (kDecode) {
+    mine.LoadQuery(QueryOf<T>(args, rows, g));
+  } else {
 #pragma unroll
-  for (int h = 0; h < TileRows<T, kDim, kUpper>::kHalves; ++h) {
-    mine.LoadQuery(h, QueryOf<T>(args, rows, g + 8 * h));
-    const int32_t token = (g + 8 * h) / args.heads;
-    last[h] = token < rows.num_tokens ? rows.position + token : -1;
+    for (int h = 0; h < 2; ++h) {
+      mine.LoadQuery(h, QueryOf<T>(args, rows, g + 8 * h));
+      const int32_t token = (g + 8 * h) / args.heads;
+      last[h] = token < rows.num_tokens ? rows.position + token : -1;
+    }
   }
   const OwnKv<T> own = writes_kv ? OwnOf<T, kDim>(args, rows) : OwnKv<T>{};
   if (writes_kv && blockIdx.z == 0) WriteOwn<T, kDim>(kv, own, rows.position);
@@ -260,11 +275,16 @@ __global__ void __launch_bounds__(kAttentionThreads)
         if (writes_kv && rows.position - begin < kTileKeys) {
           tile.Put(rows.position - begin, own.k, own.v);
         }
-        mine.Add(tile, begin, last, args.scale);
+        if constexpr (kDecode) {
+          mine.Add(tile, begin, rows.position, args.scale);
+        } else {
+          mine.Add(tile, begin, last, args.scale);
+        }
       }
       __syncwarp();
-      fetch(turn + i + kStages);
+      if (!kShares || i + 1 < kSegmentRounds) fetch(turn + i + kStages);
     }
+    if constexpr (kShares) __syncthreads();
     space.merge.Put(mine);
     __syncthreads();
     space.merge.Join();
@@ -281,24 +301,28 @@ __global__ void __launch_bounds__(kAttentionThreads)
         merged.Add(m, part, output);
       }
     }
-    if (turns.Segment(turn + kSegmentRounds) < end) __syncthreads();  // the space is used again
+    if (turns.Segment(turn + kSegmentRounds) >= end) break;
+    __syncthreads();  // the space is used again
+    if constexpr (kShares) fetch(turn + kSegmentRounds);
   }
   if (!spread) return StoreRows<T>(args, rows, merged);
   MergeParts<T, kDim, kRows>(args, rows, num_segments);
 }
 
-template <typename T, int kDim, bool kDecode>
-constexpr int kSharedBytes = sizeof(Shared<T, kDim, !kDecode>);
+constexpr int kMostStages = 2;
 
-template <typename T, int kDim, bool kDecode>
+template <typename T, int kDim, bool kDecode, int kStages>
+constexpr int kSharedBytes = sizeof(Shared<T, kDim, !kDecode, kStages>);
+
+template <typename T, int kDim, bool kDecode, int kStages>
 void LaunchKernel(const AttentionArgs& args, const StepState& state, const LaunchContext& context,
                   int32_t units, int32_t splits) {
   const bool writes_kv = kDecode && args.write_kv.launch != nullptr;
   LaunchOverlapped(context,
                    {.blocks = dim3(units, args.cache.num_kv_heads * args.head_blocks, splits),
                     .threads = kAttentionThreads,
-                    .shared_bytes = kSharedBytes<T, kDim, kDecode>},
-                   AttentionKernel<T, kDim, kDecode>, args, writes_kv, state);
+                    .shared_bytes = kSharedBytes<T, kDim, kDecode, kStages>},
+                   AttentionKernel<T, kDim, kDecode, kStages>, args, writes_kv, state);
 }
 
 template <typename T, int kDim>
@@ -306,28 +330,30 @@ void LaunchAttention(const void* kept, const StepState& state, const LaunchConte
   const AttentionArgs& args = ArgsAs<AttentionArgs>(kept);
   const LaunchShape& shape = context.shape;
   if (shape.decode) {
-    const int32_t heads = args.cache.num_kv_heads * args.head_blocks;
-    return LaunchKernel<T, kDim, true>(args, state, context, shape.tokens,
-                                       args.scratch.Splits(shape.tokens * heads));
+    const int32_t blocks = shape.tokens * args.cache.num_kv_heads * args.head_blocks;
+    const auto launch = blocks > context.processors ? LaunchKernel<T, kDim, true, 1>
+                                                    : LaunchKernel<T, kDim, true, kMostStages>;
+    return launch(args, state, context, shape.tokens, args.scratch.Splits(blocks));
   }
   if (args.write_kv.launch != nullptr) args.write_kv.launch(args.write_kv.args, state, context);
   const int32_t tokens = kTileRows / args.heads;
   const int32_t tiles = MostQueryTiles(shape.tokens, shape.rows, tokens);
   if (args.plans_tiles) LaunchPlanTiles(args.scratch.tiles, tiles, tokens, state, context);
-  LaunchKernel<T, kDim, false>(args, state, context, tiles, /*splits=*/1);
+  LaunchKernel<T, kDim, false, kMostStages>(args, state, context, tiles, /*splits=*/1);
 }
 
-template <typename T, int kDim, bool kDecode>
+template <typename T, int kDim, bool kDecode, int kStages>
 cudaError_t AllowSharedBytes() {
-  return cudaFuncSetAttribute(AttentionKernel<T, kDim, kDecode>,
+  return cudaFuncSetAttribute(AttentionKernel<T, kDim, kDecode, kStages>,
                               cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              kSharedBytes<T, kDim, kDecode>);
+                              kSharedBytes<T, kDim, kDecode, kStages>);
 }
 
 template <typename T, int kDim>
 Result<LaunchFn> Choose() {
-  SPRY_RETURN_IF_CUDA_ERROR((AllowSharedBytes<T, kDim, true>()));
-  SPRY_RETURN_IF_CUDA_ERROR((AllowSharedBytes<T, kDim, false>()));
+  SPRY_RETURN_IF_CUDA_ERROR((AllowSharedBytes<T, kDim, true, 1>()));
+  SPRY_RETURN_IF_CUDA_ERROR((AllowSharedBytes<T, kDim, true, kMostStages>()));
+  SPRY_RETURN_IF_CUDA_ERROR((AllowSharedBytes<T, kDim, false, kMostStages>()));
   return LaunchFn{LaunchAttention<T, kDim>};
 }
 

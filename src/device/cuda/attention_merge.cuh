@@ -23,13 +23,13 @@ struct MergeSpace {
   SoftmaxState joined[kRows];
   __align__(16) float output[kAttentionWarps][kRows][kStride];
 
-  template <typename T, bool kUpper>
-  __device__ void Put(const TileRows<T, kDim, kUpper>& rows) {
+  template <typename T>
+  __device__ void Put(const TileRows<T, kDim>& rows) {
     const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
     const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
     const int t = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
-    for (int h = 0; h < (kUpper ? 2 : 1); ++h) {
+    for (int h = 0; h < 2; ++h) {
       const int row = g + h * 8;
       float total = rows.sum[h];
       total += __shfl_xor_sync(0xffffffffu, total, 1);
@@ -42,6 +42,29 @@ struct MergeSpace {
       for (int n = 0; n < kDim / 8; ++n) {
         *reinterpret_cast<float2*>(&output[warp][row][n * 8 + 2 * t]) =
             make_float2(rows.output[n][2 * h], rows.output[n][2 * h + 1]);
+      }
+    }
+  }
+
+  template <typename T>
+  __device__ void Put(const FewTileRows<T, kDim>& rows) {
+    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+    const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+    const int t = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = 2 * t + i;
+      float total = rows.sum[i];
+      total += __shfl_xor_sync(0xffffffffu, total, 8);
+      total += __shfl_xor_sync(0xffffffffu, total, 16);
+      if (g == 0) {
+        max[row][warp] = rows.max[i];
+        sum[row][warp] = total;
+      }
+#pragma unroll
+      for (int n = 0; n < kDim / 16; ++n) {
+        output[warp][row][n * 16 + g] = rows.output[n][i];
+        output[warp][row][n * 16 + 8 + g] = rows.output[n][2 + i];
       }
     }
   }
