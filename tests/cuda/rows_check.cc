@@ -11,6 +11,8 @@
 #include "ops/fusion.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
+#include "ops/random.h"
+#include "ops/sampling.h"
 #include "tensor/float16.h"
 #include "tests/cuda/checks.h"
 #include "tests/cuda/cuda_target.h"
@@ -154,6 +156,59 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
                             differing, compared, worst));
 }
 
+// Logits that are drawn where they are made (draw.cuh): the draw is that of the row's logits by the
+// formula, and equal alone and in a batch.
+void CheckDrawnLogits(Report& report, int64_t n, int64_t k, DType dtype, const Target& target) {
+  const TestWeight table = RandomWeight("x", dtype, Shape{kRowOpTableRows, k}, 1.5f, 81);
+  const TestWeight weight = RandomWeight("w", dtype, Shape{n, k}, 0.05f, 82);
+  Tracer tracer("drawn", {.compute = dtype,
+                          .activation = target.ActivationDType(dtype),
+                          .max_length = kRowOpPositions});
+  const Tensor x = GatherSamples(tracer, Embed(tracer, table.handle));
+  SampleAndAdvance(tracer, Linear(tracer, x, {&weight.handle, 1}, {}, {.logits = true}));
+  Program program = *tracer.Finish(n);
+  FuseOps(program, kAll);
+  const StepLimits limits{.max_tokens = kRowOpTokens,
+                          .max_rows = kRowOpTokens,
+                          .max_samples = kRowOpTokens,
+                          .max_blocks_per_row = 1,
+                          .num_blocks = 1};
+  const auto executable = target.Compile(program, limits);
+  int wrong = 0;
+  int drawn = 0;
+  for (const int count : {1, 7, 16, 31, 64, 130, 257}) {
+    const auto params_of = [](int row) {
+      return RowParams{.temperature = row % 3 == 0 ? 0.0f : 0.9f,
+                       .seed = static_cast<uint64_t>(row) + 5,
+                       .max_outputs = 2};
+    };
+    const StepResult& result = executable->RunStep([&](StepWriter& step) {
+      for (int row = 0; row < count; ++row) {
+        const int32_t id = static_cast<int32_t>(row % kRowOpTableRows);
+        step.Join(row, params_of(row));
+        step.Prefill(row, {&id, 1}, 0, /*sample=*/true);
+      }
+    });
+    const std::vector<SampledResult> sampled = SampledResults(result, count);
+    const std::vector<float> logits = executable->Read(program.logits, count);
+    for (int row = 0; row < count; ++row, ++drawn) {
+      const RowParams params = params_of(row);
+      const DrawKey key = MakeDrawKey(params.seed, /*output_index=*/0);
+      int32_t best = 0;
+      float best_score = -INFINITY;
+      for (int32_t id = 0; id < n; ++id) {
+        const float logit = logits[row * n + id];
+        const float score =
+            params.temperature == 0.0f ? logit : DrawScore(key, id, logit, params.temperature);
+        if (score > best_score) best = id, best_score = score;
+      }
+      wrong += sampled[row].count != 1 || sampled[row].tokens[0] != TokenId(best);
+    }
+  }
+  report.Expect(wrong == 0, fmt::format("rows, drawn logits {}x{} {}", n, k, Traits(dtype).name),
+                fmt::format("{} of {} draws are not those of the logits", wrong, drawn));
+}
+
 void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, int block_size,
                         const std::string& backend) {
   auto device = LoadCuda({.mode = GraphMode::kFull});
@@ -215,24 +270,30 @@ void CheckRows(Report& report, const CheckOptions&) {
   auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget cuda(*std::move(device));
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    const LinearRowsCase cases[] = {{.n = 768, .k = 768, .dtype = dtype, .residual = true},
-                                    {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
-                                    {.n = 768, .k = 3072, .dtype = dtype, .residual = true},
-                                    {.n = 3072,
-                                     .k = 768,
-                                     .dtype = dtype,
-                                     .norm = NormKind::kLayer,
-                                     .activation = Activation::kRelu},
-                                    {.n = 576,
-                                     .k = 1536,
-                                     .dtype = dtype,
-                                     .norm = NormKind::kRms,
-                                     .activation = Activation::kSilu,
-                                     .residual = true},
-                                    {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms},
-                                    {.n = 128, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
-                                    {.n = 64, .k = 14336, .dtype = dtype, .residual = true}};
+    const LinearRowsCase cases[] = {
+        {.n = 768, .k = 768, .dtype = dtype, .residual = true},
+        {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
+        {.n = 768, .k = 3072, .dtype = dtype, .residual = true},
+        {.n = 3072,
+         .k = 768,
+         .dtype = dtype,
+         .norm = NormKind::kLayer,
+         .activation = Activation::kRelu},
+        {.n = 576,
+         .k = 1536,
+         .dtype = dtype,
+         .norm = NormKind::kRms,
+         .activation = Activation::kSilu,
+         .residual = true},
+        {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms},
+        {.n = 128, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
+        {.n = 64, .k = 14336, .dtype = dtype, .residual = true},
+        // Large enough to be streamed.
+        {.n = 2320, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
+        {.n = 640, .k = 14336, .dtype = dtype, .activation = Activation::kSilu, .residual = true}};
     for (const LinearRowsCase& c : cases) CheckLinear(report, c, cuda);
+    CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/2320, /*k=*/4096, dtype, cuda);
     for (const int group : {1, 3, 4, 8}) {
       const int block_size = group == 4 ? 8 : 16;
       CheckAttentionRows(report, 64, group, dtype, block_size, "cuda-lanes");

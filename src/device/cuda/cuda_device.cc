@@ -11,6 +11,7 @@
 #include "device/cuda/executable.h"
 #include "device/cuda/graphs.h"
 #include "device/cuda/kernel.h"
+#include "device/cuda/linear_mma.h"
 #include "device/cuda/memory_plan.h"
 #include "device/device.h"
 #include "device/plugin.h"
@@ -148,6 +149,7 @@ class CudaDevice final : public Device {
          .processors = properties_.multiProcessorCount,
          .overlap = properties_.major >= kFirstOverlapping,
          .warpgroups = HasWarpgroups(properties_),
+         .clusters = HasWarpgroups(properties_) ? CountStreamClusters() : 0,
          .attention = attention_[attention]});
   }
 

@@ -179,6 +179,9 @@ class CudaExecutable final : public Executable {
       SPRY_RETURN_IF_ERROR(reserve(best_draws_, plan_.best_draws_bytes, "sampling"));
       SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(best_draws_.data(), 0, plan_.best_draws_bytes));
     }
+    if (plan_.packed_row_bytes > 0) {
+      SPRY_RETURN_IF_ERROR(reserve(packed_rows_, plan_.packed_row_bytes, "packed rows"));
+    }
     if (plan_.attention_bytes > 0) {
       SPRY_RETURN_IF_ERROR(reserve(attention_, plan_.attention_bytes, "attention"));
       SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(attention_.data(), 0, plan_.attention_bytes));
@@ -214,6 +217,7 @@ class CudaExecutable final : public Executable {
                                           .arena = arena_.data(),
                                           .kv = kv_.data(),
                                           .best_draws = best_draws_.data(),
+                                          .packed_rows = packed_rows_.data(),
                                           .attention = attention_.data()},
                      rings_);
     const KernelTable table = MakeKernelTable(options_.attention);
@@ -290,7 +294,8 @@ class CudaExecutable final : public Executable {
                                 .shape = shape,
                                 .processors = options_.processors,
                                 .overlap = overlap,
-                                .warpgroups = options_.warpgroups};
+                                .warpgroups = options_.warpgroups,
+                                .clusters = options_.clusters};
     for (int i = piece.begin; i < piece.end; ++i) {
       const BoundLaunch& bound = launches_[i];
       bound.launch(bound.args, step_state_, context);
@@ -312,6 +317,7 @@ class CudaExecutable final : public Executable {
   DeviceMemory state_;
   DeviceMemory kv_;
   DeviceMemory best_draws_;
+  DeviceMemory packed_rows_;
   DeviceMemory attention_;
   MappedMemory rings_memory_;
   Stream stream_;

@@ -19,6 +19,7 @@ struct CudaExecutableOptions {
   int32_t processors = 1;     // multiprocessors of the card
   bool overlap = false;       // programmatic dependent launch
   bool warpgroups = false;    // products of warpgroup_mma.cuh
+  int32_t clusters = 0;       // of linear_stream.cuh that run at once
   CudaAttentionBackend attention;
 };
 

@@ -30,6 +30,7 @@ struct LaunchContext {
   int32_t processors = 1;   // multiprocessors of the card
   bool overlap = false;     // the card knows programmatic dependent launch (overlap.cuh)
   bool warpgroups = false;  // the card and its code have warpgroup_mma.cuh
+  int32_t clusters = 0;     // of linear_stream.cuh that run at once
 };
 
 using LaunchFn = void (*)(const void* args, const StepState& state, const LaunchContext& context);
@@ -79,8 +80,9 @@ class BindContext {
     std::byte* weights = nullptr;
     std::byte* arena = nullptr;
     std::byte* kv = nullptr;
-    std::byte* best_draws = nullptr;  // draw.h; null: nobody draws
-    std::byte* attention = nullptr;   // scratch of the attention backend, 0 at first
+    std::byte* best_draws = nullptr;   // draw.h; null: nobody draws
+    std::byte* packed_rows = nullptr;  // of a streamed linear; null: there is none
+    std::byte* attention = nullptr;    // scratch of the attention backend, 0 at first
   };
 
   BindContext(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
@@ -94,6 +96,7 @@ class BindContext {
   WeightMatrix Weight(WeightId id) const;
   const float* Floats(WeightId id) const;  // a vector or a rope table
   std::byte* best_draws() const { return regions_.best_draws; }
+  std::byte* packed_rows() const { return regions_.packed_rows; }
   std::byte* attention_scratch() const { return regions_.attention; }
   std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
 

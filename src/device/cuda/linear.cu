@@ -137,6 +137,9 @@ Result<BoundLaunch> BindMma(const OpRecord& op, BindContext& context) {
     args.best_draws = context.best_draws();
     args.ungathered = BeforeGather(op.inputs[0], context);
   }
+  if (IsStreamed(weight.rows, weight.columns, /*warpgroups=*/context.packed_rows() != nullptr)) {
+    args.packed = context.packed_rows();
+  }
   if (params.has_bias) args.bias = context.Floats(op.weights[1]);
   if (params.has_residual) args.residual = context.Resolve(op.inputs[1]);
   if (params.norm != NormKind::kNone) {

@@ -34,11 +34,11 @@ struct FewRowsShape {
   static constexpr int kTokensPerItem = kLinearThreads / kOutputs;
   static constexpr int kItems = (kRows + kTokensPerItem - 1) / kTokensPerItem;
   // Norm weights wait for the rows: in registers where a warp norms one short row.
-  static constexpr bool kNormAhead = kTokenTiles == 1 && kNormChunks > 0 && kNormChunks <= 4;
+  static constexpr bool kNormAhead = kTokenTiles == 1 && kNormChunks > 0;
   static constexpr bool kNormShared = kNormChunks > 0 && !kNormAhead;
-  static constexpr int kNormTogether = kTokenTiles > 1 && kNormChunks <= 4 ? 2 : 1;
+  static constexpr int kNormTogether = kTokenTiles > 1 ? 2 : 1;
   static constexpr int kBuffers = kTokenTiles * kOutputTiles <= 4 ? 2 : 1;  // of partial sums
-  static constexpr int kMinBlocks = kTiles * kOutputTiles > 6 || kNormChunks > 4 ? 1 : 2;
+  static constexpr int kMinBlocks = kTiles * kOutputTiles > 6 ? 1 : 2;
   static constexpr bool kKeepsB = kWhole && kTokenTiles <= 2;  // for every tile of outputs
 };
 

@@ -5,7 +5,9 @@
 
 #include "device/cuda/linear_deep.cuh"
 #include "device/cuda/linear_few_rows.cuh"
+#include "device/cuda/linear_input.cuh"
 #include "device/cuda/linear_many_rows.cuh"
+#include "device/cuda/linear_stream.cuh"
 #include "device/cuda/linear_warpgroup.cuh"
 #include "device/cuda/linear_wide.cuh"
 
@@ -123,22 +125,11 @@ bool LaunchNormedAs(const MmaLinearArgs& args, int32_t rows, const LaunchContext
   return true;
 }
 
-template <typename T, typename Y, int kTokenTiles>
-bool LaunchNormedDeep(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
-  using Shape = FewRowsShape<kTokenTiles, 1, 4, false, kMaxRowChunks>;
-  return NormSharedBytes<Shape>(args.depth) <= kFusedNormBytes &&
-         LaunchNormedAs<T, Y, Shape>(args, rows, context);
-}
-
 // A norm on the way in is made by every block again: worth it while that is less than a launch.
 // False: it is not.
 template <typename T, typename Y>
 bool LaunchNormed(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
-  if (IsDeep(args, rows) || rows > kMaxFewerRows) return false;
-  if (!SegmentIs(args, 3)) {
-    if (rows <= 8) return LaunchNormedDeep<T, Y, 1>(args, rows, context);
-    return rows <= 16 && LaunchNormedDeep<T, Y, 2>(args, rows, context);
-  }
+  if (!SegmentIs(args, 3) || rows > kMaxFewerRows) return false;
   if (rows <= 8) return LaunchNormedAs<T, Y, FewRowsShape<1, 1, 3, true, 3>>(args, rows, context);
   if constexpr (std::is_same_v<Y, float>) {
     return rows <= kMaxNormedLogits &&
@@ -161,15 +152,19 @@ void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchConte
   if (rows == 0) return;
   if (context.shape.draws) args.draw = MakeDrawArgs(args.best_draws, state);
   if (context.shape.in_order && args.ungathered.data != nullptr) args.x = args.ungathered;
+  if (LaunchStream<T, Y>(args, rows, state, context)) return;
+  const bool norms = args.norm.kind != NormKind::kNone;
   const bool wide = IsWide<Y>(args, rows, context);
-  if (wide && rows <= kMaxWideRows) return LaunchWide<T, Y>(args, rows, context);
-  if (args.norm.kind != NormKind::kNone) {
-    if (!wide && LaunchNormed<T, Y>(args, rows, context)) return;
-    LaunchOverlapped(
-        context, {.blocks = dim3(CeilDiv(rows, kLinearWarps)), .threads = kLinearThreads},
-        args.depth <= 4 * kChunkElements ? NormRowsKernel<T, 4> : NormRowsKernel<T, kMaxRowChunks>,
-        args, state);
+  const bool norms_inside = norms && IsShortRow(args.depth);
+  if (wide && rows <= kMaxWideRows && norms == norms_inside) {
+    return LaunchWide<T, Y>(args, rows, context);
+  }
+  if (norms_inside && !wide && LaunchNormed<T, Y>(args, rows, context)) return;
+  if (norms) {
+    LaunchNormRows<T>(args, rows, {.data = args.normed.data, .stride = args.normed.stride}, state,
+                      context);
     args.x = args.normed;
+    args.norm = {};
   }
   if (wide) return LaunchWide<T, Y>(args, rows, context);
   LaunchProduct<T, Y>(args, rows, state, context);

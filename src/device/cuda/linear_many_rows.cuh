@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "device/cuda/linear_tile.cuh"
-#include "device/cuda/normalize.cuh"
 #include "device/cuda/overlap.cuh"
 
 namespace spry::cuda {
@@ -203,19 +202,6 @@ void LaunchManyRows(const MmaLinearArgs& args, int32_t rows, const StepState& st
        .threads = kLinearThreads,
        .shared_bytes = kManyRowsBytes},
       kKernel, args, counts, state);
-}
-
-template <typename T, int kChunks>
-__global__ void __launch_bounds__(kLinearThreads)
-    NormRowsKernel(const __grid_constant__ MmaLinearArgs args, StepState state) {
-  LetNextStart();
-  AwaitPrevious();
-  const int32_t r = static_cast<int32_t>(blockIdx.x) * kLinearWarps +
-                    static_cast<int32_t>(threadIdx.x) / kWarpThreads;
-  if (r >= NumRows(args.x.rows, state)) return;
-  NormalizeRow<kChunks>(args.norm, reinterpret_cast<const T*>(args.x.data) + r * args.x.stride,
-                        reinterpret_cast<T*>(args.normed.data) + r * args.normed.stride,
-                        args.depth);
 }
 
 }  // namespace spry::cuda

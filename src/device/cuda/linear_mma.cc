@@ -1,8 +1,24 @@
 #include "device/cuda/linear_mma.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
+#include "device/cuda/weight_tiles.h"
+
 namespace spry::cuda {
+
+// Whole stages of two tiles in every segment.
+bool IsStreamed(int64_t outputs, int64_t depth, bool warpgroups) {
+  return warpgroups && outputs % kTileOutputs == 0 && depth % (kSegments * 2 * kTileDepth) == 0 &&
+         depth >= kMinStreamDepth && outputs * depth >= kMinStreamElements;
+}
+
+int64_t PackedRowBytes(int64_t depth, int32_t max_rows) {
+  constexpr int32_t kGroup = 64;
+  const int64_t rows = (std::min(max_rows, kMaxStreamRows) + kGroup - 1) / kGroup * kGroup;
+  return rows * depth * 2;
+}
 
 LaunchFn ChooseMmaLinear(DType activation, DType output) {
   CHECK(activation == DType::kF16 || activation == DType::kBF16);

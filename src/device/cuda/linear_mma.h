@@ -33,11 +33,12 @@ struct NormArgs16 {
 };
 
 struct MmaLinearArgs {
-  Matrix x;           // [rows, K]
-  Matrix y;           // [rows, N]
-  Matrix residual;    // data null: none
-  Matrix normed;      // with a norm: room for [rows, K]
-  Matrix ungathered;  // where gather_samples took x from; data null: x was not gathered
+  Matrix x;                     // [rows, K]
+  Matrix y;                     // [rows, N]
+  Matrix residual;              // data null: none
+  Matrix normed;                // with a norm: room for [rows, K]
+  Matrix ungathered;            // where gather_samples took x from; data null: x was not gathered
+  std::byte* packed = nullptr;  // room for rows as linear_stream.cuh takes them; null: not for it
   const uint4* weight = nullptr;
   const float* bias = nullptr;
   int32_t outputs = 0;  // N
@@ -47,6 +48,17 @@ struct MmaLinearArgs {
   std::byte* best_draws = nullptr;  // y is the logits and draws are collected there
   DrawArgs draw;                    // of a launch
 };
+
+// Weights that are streamed (linear_stream.cuh) for up to kMaxStreamRows rows; above, other kernels
+// are as fast. Where a cluster shares K it has to exchange sums, which is worth it from
+// kMinSplitRows rows on, and for weights that take longer than that to read.
+inline constexpr int64_t kMinStreamElements = 1 << 23;
+inline constexpr int64_t kMinStreamDepth = 2048;
+inline constexpr int32_t kMinSplitRows = 9;
+inline constexpr int32_t kMaxStreamRows = 256;
+bool IsStreamed(int64_t outputs, int64_t depth, bool warpgroups);
+int32_t CountStreamClusters();  // that the card runs at once; 0: none
+int64_t PackedRowBytes(int64_t depth, int32_t max_rows);
 
 // Up to how many rows of logits are drawn where they are made, from rows of `depth` elements.
 int32_t MostDrawnRows(int64_t depth, bool warpgroups);

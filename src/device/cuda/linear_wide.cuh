@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "device/cuda/draw.cuh"
+#include "device/cuda/linear_input.cuh"
 #include "device/cuda/linear_tile.cuh"
-#include "device/cuda/normalize.cuh"
 #include "device/cuda/overlap.cuh"
 #include "device/cuda/weight_ring.cuh"
 
@@ -20,7 +20,7 @@ inline constexpr int kMaxWideLogits = 32;  // rows, normed before the kernel fro
 inline constexpr int64_t kWideRowBytes = 72 << 10;  // of rows in shared memory
 
 // kNormChunks: of a row that is normed on the way in (normalize.cuh); 0: none.
-template <int kTokenTiles_, int kNormChunks_>
+template <int kTokenTiles_, int kNormChunks_, bool kLongRows_ = false>
 struct WideShape {
   static constexpr int kTokenTiles = kTokenTiles_;
   static constexpr int kNormChunks = kNormChunks_;
@@ -29,7 +29,7 @@ struct WideShape {
   static constexpr int kWarps = kManyRows ? 12 : 8;
   static constexpr int kThreads = kWarps * kWarpThreads;
   // Long rows leave room for one block in a multiprocessor: then each warp has more on its way.
-  static constexpr bool kLongRows = kNormChunks > 4;
+  static constexpr bool kLongRows = kLongRows_;
   static constexpr int kAhead = kLongRows ? 16 : kManyRows ? 8 : 6;
   static constexpr int kMinBlocks = kLongRows || kManyRows ? 1 : 3;
   using Ring = WeightRing<kAhead>;
@@ -258,13 +258,13 @@ void LaunchWideShape(const MmaLinearArgs& args, int32_t rows, const LaunchContex
 
 template <typename T, typename Y, int kTokenTiles>
 void LaunchWideOf(const MmaLinearArgs& args, int32_t rows, const LaunchContext& context) {
-  if (args.norm.kind == NormKind::kNone) {
+  if (args.norm.kind != NormKind::kNone) {
+    return LaunchWideShape<T, Y, WideShape<kTokenTiles, kShortRowChunks>>(args, rows, context);
+  }
+  if (IsShortRow(args.depth)) {
     return LaunchWideShape<T, Y, WideShape<kTokenTiles, 0>>(args, rows, context);
   }
-  if (args.depth <= 4 * kChunkElements) {
-    return LaunchWideShape<T, Y, WideShape<kTokenTiles, 4>>(args, rows, context);
-  }
-  LaunchWideShape<T, Y, WideShape<kTokenTiles, kMaxRowChunks>>(args, rows, context);
+  LaunchWideShape<T, Y, WideShape<kTokenTiles, 0, /*kLongRows=*/true>>(args, rows, context);
 }
 
 template <typename T, typename Y>

@@ -59,11 +59,24 @@ LogitsPlan PlanLogits(const Program& program, const MemoryPlan& plan, bool warpg
   return {};
 }
 
+int64_t PackedRowBytesOf(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
+                         bool warpgroups) {
+  int64_t most = 0;
+  for (const OpRecord& op : program.ops) {
+    if (op.id != OpId::kLinear || !plan.weights[op.weights[0].value()].tiled) continue;
+    const WeightRecord& weight = program.weight(op.weights[0]);
+    if (!IsStreamed(weight.rows, weight.columns, warpgroups)) continue;
+    const int32_t rows = std::max(limits.max_tokens, limits.max_samples);
+    most = std::max(most, PackedRowBytes(weight.columns, rows));
+  }
+  return most;
+}
+
 }  // namespace
 
 MemoryNeeds MemoryPlan::needs() const {
   return {.weights = weight_bytes,
-          .activations = buffers.arena_bytes,
+          .activations = buffers.arena_bytes + packed_row_bytes,
           .step = state_bytes + best_draws_bytes + attention_bytes + ring_bytes + rule_image_bytes,
           .kv_per_block = kv_block_bytes};
 }
@@ -79,6 +92,7 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   }
   plan.logits = PlanLogits(program, plan, warpgroups);
   if (plan.logits.drawn_rows > 0) plan.best_draws_bytes = limits.max_samples * sizeof(uint64_t);
+  plan.packed_row_bytes = PackedRowBytesOf(program, limits, plan, warpgroups);
   plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
   plan.rule_image_bytes = limits.max_rule_slots * MakeRuleSlotLayout(limits.vocab_size).image_bytes;
   for (const KvLayer& layer : program.kv_layers) {

@@ -91,6 +91,20 @@ struct RowChunks {
   }
 };
 
+// This lane's 8 elements of a chunk, scaled.
+template <typename T>
+__device__ uint4 Scaled(const float (&values)[8], float factor, const NormScale& scale) {
+  using Pair = typename PairOf<T>::Type;
+  uint4 bits;
+  Pair* pairs = reinterpret_cast<Pair*>(&bits);
+#pragma unroll
+  for (int e = 0; e < 8; e += 2) {
+    pairs[e / 2] = FromFloats(T{}, fmaf(values[e] * factor, scale.weight[e], scale.bias[e]),
+                              fmaf(values[e + 1] * factor, scale.weight[e + 1], scale.bias[e + 1]));
+  }
+  return bits;
+}
+
 // norm(rows[m]), all [width], to y + m * stride; width is a multiple of 8 and at most kChunks *
 // kChunkElements. y may be shared memory. scale_of(chunk, first element): a NormScale, asked for
 // after await_scales().
@@ -98,7 +112,6 @@ template <int kRows, int kChunks, typename T, typename ScaleOf, typename AwaitSc
 __device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)[kRows], T* y,
                               int64_t stride, int32_t width, const ScaleOf& scale_of,
                               const AwaitScales& await_scales) {
-  using Pair = typename PairOf<T>::Type;
   const int32_t lane_first = static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8;
   const auto inside = [&](int c) { return lane_first + c * kChunkElements < width; };
   // A lane beyond the width has zeros, which change no sum.
@@ -155,16 +168,7 @@ __device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)
     const NormScale scale = scale_of(c, first);
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
-      uint4 bits;
-      Pair* pairs = reinterpret_cast<Pair*>(&bits);
-#pragma unroll
-      for (int e = 0; e < 8; e += 2) {
-        const float(&v)[8] = values[m][c];
-        pairs[e / 2] =
-            FromFloats(T{}, fmaf(v[e] * totals[m], scale.weight[e], scale.bias[e]),
-                       fmaf(v[e + 1] * totals[m], scale.weight[e + 1], scale.bias[e + 1]));
-      }
-      *reinterpret_cast<uint4*>(y + m * stride + first) = bits;
+      *reinterpret_cast<uint4*>(y + m * stride + first) = Scaled<T>(values[m][c], totals[m], scale);
     }
   }
 }

@@ -47,10 +47,16 @@ __device__ inline void WarpgroupWait() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-// All threads of a cluster have come here, and see what the others have stored.
+// By all threads of a cluster: who has awaited sees what the others had stored when they arrived.
+__device__ inline void ArriveInCluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ inline void AwaitInCluster() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 __device__ inline void ClusterBarrier() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
-                   : "memory");
+  ArriveInCluster();
+  AwaitInCluster();
 }
 
 // What block `rank` of the cluster has at `shared`, an address of this block's own.
@@ -66,13 +72,14 @@ __device__ inline float4 LoadFromBlock(const float* shared, int rank) {
   return v;
 }
 
-#define SPRY_D8(i)                                                                            \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define SPRY_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define SPRY_D8(i) SPRY_D4(i), SPRY_D4(i + 4)
 #define SPRY_D16(i) SPRY_D8(i), SPRY_D8(i + 8)
 #define SPRY_D32(i) SPRY_D16(i), SPRY_D16(i + 16)
 #define SPRY_D64(i) SPRY_D32(i), SPRY_D32(i + 32)
-#define SPRY_NAMES16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SPRY_NAMES4 "%0, %1, %2, %3"
+#define SPRY_NAMES8 SPRY_NAMES4 ", %4, %5, %6, %7"
+#define SPRY_NAMES16 SPRY_NAMES8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define SPRY_NAMES32 \
   SPRY_NAMES16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define SPRY_NAMES64                                                                 \
@@ -91,10 +98,16 @@ __device__ inline float4 LoadFromBlock(const float* shared, int rank) {
                  : d_operands                                                                   \
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(from), "r"(adds));               \
   }
-#define SPRY_WARPGROUP_MMAS(Element, type)                                                      \
-  SPRY_WARPGROUP_MMA(Element, type, 64, SPRY_NAMES32, SPRY_D32(0), "%32", "%33", "%34", "%35",  \
-                     "%36", "%37")                                                              \
-  SPRY_WARPGROUP_MMA(Element, type, 128, SPRY_NAMES64, SPRY_D64(0), "%64", "%65", "%66", "%67", \
+#define SPRY_WARPGROUP_MMAS(Element, type)                                                        \
+  SPRY_WARPGROUP_MMA(Element, type, 8, SPRY_NAMES4, SPRY_D4(0), "%4", "%5", "%6", "%7", "%8",     \
+                     "%9")                                                                        \
+  SPRY_WARPGROUP_MMA(Element, type, 16, SPRY_NAMES8, SPRY_D8(0), "%8", "%9", "%10", "%11", "%12", \
+                     "%13")                                                                       \
+  SPRY_WARPGROUP_MMA(Element, type, 32, SPRY_NAMES16, SPRY_D16(0), "%16", "%17", "%18", "%19",    \
+                     "%20", "%21")                                                                \
+  SPRY_WARPGROUP_MMA(Element, type, 64, SPRY_NAMES32, SPRY_D32(0), "%32", "%33", "%34", "%35",    \
+                     "%36", "%37")                                                                \
+  SPRY_WARPGROUP_MMA(Element, type, 128, SPRY_NAMES64, SPRY_D64(0), "%64", "%65", "%66", "%67",   \
                      "%68", "%69")
 
 SPRY_WARPGROUP_MMAS(__half, "f16")
@@ -105,10 +118,13 @@ SPRY_WARPGROUP_MMAS(__nv_bfloat16, "bf16")
 #undef SPRY_NAMES64
 #undef SPRY_NAMES32
 #undef SPRY_NAMES16
+#undef SPRY_NAMES8
+#undef SPRY_NAMES4
 #undef SPRY_D64
 #undef SPRY_D32
 #undef SPRY_D16
 #undef SPRY_D8
+#undef SPRY_D4
 
 #endif  // SPRY_HAS_WARPGROUP_MMA
 
