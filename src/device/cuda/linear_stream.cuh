@@ -182,6 +182,7 @@ __device__ void MultiplySegment(int stages, bool works, const StreamSpace<Shape>
       WarpgroupCommit();
       WarpgroupWait();
     }
+    __syncwarp();  // all lanes have read the stage
     if (lane == 0) space.empty[at.stage].Arrive();
   }
 }
@@ -247,24 +248,29 @@ __device__ void PutSegment(const float (&sums)[Shape::kSums], float* part) {
   }
 }
 
-// By one thread: the shares of a segment to the blocks that finish them.
+// By one thread: the shares of a segment to the other blocks, which finish them.
 template <typename Shape>
 __device__ void SendShares(const StreamSpace<Shape>& space) {
-  space.here->ArriveAndExpect(Shape::kPartBytes);
+  space.here->ArriveAndExpect(Shape::kPartBytes - Shape::kShareBytes);
   const auto segment = static_cast<int>(blockIdx.z);
   const auto* sent = reinterpret_cast<const std::byte*>(space.sent());
   for (int rank = 0; rank < kSegments; ++rank) {
+    if (rank == segment) continue;
     space.here->CopyToBlock(rank, space.received() + segment * Shape::kShareBytes,
                             sent + rank * Shape::kShareBytes, Shape::kShareBytes);
   }
 }
 
-// Four outputs of one token over all segments, the first of them at `part`.
+// Four outputs of one token over all segments, `offset` bytes into each share; this block's own was
+// not sent.
 template <typename Shape>
-__device__ void AddShares(const std::byte* part, float (&total)[4]) {
+__device__ void AddShares(const StreamSpace<Shape>& space, int offset, float (&total)[4]) {
+  const auto own = static_cast<int>(blockIdx.z);
+  const auto* sent = reinterpret_cast<const std::byte*>(space.sent());
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {
-    const float4 v = *reinterpret_cast<const float4*>(part + s * Shape::kShareBytes);
+    const std::byte* shares = s == own ? sent : space.received();
+    const float4 v = *reinterpret_cast<const float4*>(shares + s * Shape::kShareBytes + offset);
     total[0] = s == 0 ? v.x : total[0] + v.x;
     total[1] = s == 0 ? v.y : total[1] + v.y;
     total[2] = s == 0 ? v.z : total[2] + v.z;
@@ -313,7 +319,7 @@ __device__ void MakeSplitTiles(const MmaLinearArgs& args, const StreamCounts& co
     space.here->Await(tile & 1);
     float total[4] = {};
     if (mine) {
-      AddShares<Shape>(space.received() + (token * Shape::kPartStride + column) * 4, total);
+      AddShares<Shape>(space, (token * Shape::kPartStride + column) * 4, total);
     }
     AwaitConsumers<Shape>();
     if (thread < kSegments) space.taken->ArriveAt(thread);
