@@ -50,7 +50,7 @@ class Chat {
   }
 
   Result<int> Run() {
-    if (editor_.at_terminal()) fmt::print(stderr, "/help lists the commands\n");
+    if (editor_.at_terminal()) WriteStderr(fmt::format("/help lists the commands\n"));
     std::string line;
     while (true) {
       ForgetInterrupt();
@@ -58,7 +58,7 @@ class Chat {
       if (outcome == LineEditor::Outcome::kEnd) break;
       if (outcome == LineEditor::Outcome::kInterrupted) {
         if (!editor_.at_terminal()) return kExitInterrupted;
-        fmt::print(stderr, "\n(Ctrl-D or /exit leaves)\n");
+        WriteStderr(fmt::format("\n(Ctrl-D or /exit leaves)\n"));
         continue;
       }
       if (line.ends_with('\r')) line.pop_back();  // a file from another system
@@ -76,7 +76,7 @@ class Chat {
 
   void Complain(const std::string& message) {
     failed_ = true;
-    fmt::print(stderr, "spry: {}\n", message);
+    WriteStderr(fmt::format("spry: {}\n", message));
   }
 
   Status Obey(const std::string& line) {
@@ -142,7 +142,7 @@ class Chat {
       return {};
     }
     if (answer.finish() == FinishReason::kLength) {
-      fmt::print(stderr, "(the answer was cut at its length limit)\n");
+      WriteStderr(fmt::format("(the answer was cut at its length limit)\n"));
     }
     dialogue_.AddAssistant(answer.text());
     return {};

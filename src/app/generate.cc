@@ -55,7 +55,7 @@ class Generate {
 
   void Report(const std::string& where, const std::string& message) {
     failed_ = true;
-    fmt::print(stderr, "spry: {}: {}\n", where, message);
+    WriteStderr(fmt::format("spry: {}: {}\n", where, message));
   }
 
   // Hands a prompt to the engine, a slot for each of its answers.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/devices.h"
+#include "app/write_text.h"
 
 namespace spry {
 namespace {
@@ -18,7 +19,7 @@ class LoadProgress {
  public:
   LoadProgress() : shown_(isatty(STDERR_FILENO) != 0) {}
   ~LoadProgress() {
-    if (last_percent_ >= 0) fmt::print(stderr, "\r\x1b[K");
+    if (last_percent_ >= 0) WriteStderr(fmt::format("\r\x1b[K"));
   }
   LoadProgress(const LoadProgress&) = delete;
   LoadProgress& operator=(const LoadProgress&) = delete;
@@ -29,7 +30,7 @@ class LoadProgress {
                                          static_cast<double>(total_bytes));
     if (percent == last_percent_) return;
     last_percent_ = percent;
-    fmt::print(stderr, "\rloading weights: {:3}% of {} MiB", percent, total_bytes >> 20);
+    WriteStderr(fmt::format("\rloading weights: {:3}% of {} MiB", percent, total_bytes >> 20));
   }
 
  private:
@@ -71,9 +72,9 @@ Result<LoadedModel> LoadModel(const DeviceFlags& device_flags, const ModelFlags&
   }
   SPRY_ASSIGN_OR_RETURN(model.tokenizer, tokenizer.get());
   model.config = std::move(checkpoint.config);
-  fmt::print(stderr, "device {}; {}\n", model.device, model.engine->memory_plan().ToString());
+  WriteStderr(fmt::format("device {}; {}\n", model.device, model.engine->memory_plan().ToString()));
   const std::string stats = model.engine->runner().DeviceStats();
-  if (!stats.empty()) fmt::print(stderr, "graphs: {}\n", stats);
+  if (!stats.empty()) WriteStderr(fmt::format("graphs: {}\n", stats));
   return model;
 }
 

@@ -22,7 +22,7 @@ namespace {
 int Fail(int exit_code, std::string message) {
   // One line, whatever a library put into it.
   std::ranges::replace(message, '\n', ' ');
-  fmt::print(stderr, "spry: {}\n", message);
+  WriteStderr(fmt::format("spry: {}\n", message));
   return exit_code;
 }
 

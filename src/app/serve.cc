@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -31,6 +32,7 @@ namespace {
 
 constexpr int kQueuePerRow = 4;  // --max-queue, where it is not given
 constexpr std::chrono::milliseconds kDrainLook{20};
+constexpr size_t kMostNamedFields = 8;  // in a line of the log
 
 using Texts = std::vector<std::pair<std::string, std::string>>;
 
@@ -108,8 +110,12 @@ void LogRequest(const RequestReport& report) {
 }
 
 void LogIgnored(std::string_view request_id, const std::vector<std::string>& fields) {
-  Log(LogLevel::kWarning, "ignored fields",
-      {{"id", request_id}, {"fields", fmt::format("{}", fmt::join(fields, ","))}});
+  std::string names;
+  for (size_t i = 0; i < std::min(fields.size(), kMostNamedFields); ++i) {
+    names += fmt::format("{}{:.64}", i == 0 ? "" : ",", fields[i]);
+  }
+  if (fields.size() > kMostNamedFields) names += fmt::format(",...{} in all", fields.size());
+  Log(LogLevel::kWarning, "ignored fields", {{"id", request_id}, {"fields", names}});
 }
 
 class Server {
@@ -202,6 +208,7 @@ Texts GivenFlags(const CLI::App& parser) {
 }
 
 Result<int> RunServe(const ServeFlags& flags) {
+  std::signal(SIGPIPE, SIG_IGN);  // who reads the log may go away
   Router router(flags.router);
   // Bound before the model is loaded: a port in use is known at once, and early clients wait.
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> http,

@@ -1,13 +1,20 @@
 #include "app/serve_log.h"
 
+#include <fmt/format.h>
+#include <poll.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <climits>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace spry {
 namespace {
+
+// With the time before it, what a pipe with room for anything takes at once.
+constexpr size_t kMostLineBytes = PIPE_BUF - 64;
 
 std::shared_ptr<spdlog::logger> MakeLogger() {
   auto logger =
@@ -41,6 +48,15 @@ void Log(LogLevel level, std::string_view event, LogFields fields) {
     line.append(" ").append(key).append("=");
     AppendValue(value, line);
   }
+  // A reader that has stopped reading must not stop the server. What fits can be written at once.
+  static uint64_t left_out = 0;  // of the thread that serves, as all of this
+  pollfd stream{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&stream, 1, /*milliseconds=*/0) != 1 || (stream.revents & POLLOUT) == 0) {
+    ++left_out;
+    return;
+  }
+  if (left_out > 0) line += fmt::format(" lines_left_out={}", std::exchange(left_out, 0));
+  if (line.size() > kMostLineBytes) line.resize(kMostLineBytes);
   logger->log(kLevels[static_cast<int>(level)], line);
 }
 

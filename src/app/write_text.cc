@@ -22,6 +22,8 @@ Status Write(std::FILE* file, std::string_view name, std::string_view text) {
 
 Status WriteStdout(std::string_view text) { return Write(stdout, "stdout", text); }
 
+void WriteStderr(std::string_view text) { (void)Write(stderr, "stderr", text); }
+
 Status WriteFile(const std::string& path, std::string_view text) {
   std::FILE* file = std::fopen(path.c_str(), "wbe");
   if (file == nullptr) return CannotWrite(path);

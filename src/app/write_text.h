@@ -10,6 +10,8 @@ namespace spry {
 
 // Writes and flushes.
 Status WriteStdout(std::string_view text);
+// Words to the user, for which there is no other way out: what can't be written is left.
+void WriteStderr(std::string_view text);
 // Replaces the file.
 Status WriteFile(const std::string& path, std::string_view text);
 // So that a long benchmark does not end with a file that cannot be written. OK for an empty path.

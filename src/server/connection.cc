@@ -305,7 +305,18 @@ void Connection::Reply(const HttpResponse& response) {
   if (abandoned_) return;
   const AnswerForm answer_form = form();
   keep_alive_ = answer_form.keep_alive;
+  if (!LeaseAnswer(static_cast<int64_t>(response.body.size()))) {
+    return writer_.Reply(ErrorAnswer(503, "too much is waiting for clients to read it; try again"),
+                         answer_form);
+  }
   writer_.Reply(response, answer_form);
+}
+
+// Usual answers are not counted. False: there is no room for it.
+bool Connection::LeaseAnswer(int64_t size) {
+  if (size <= kSmallBodyBytes) return true;
+  if (!answer_lease_) answer_lease_.emplace(set_.answers);
+  return answer_lease_->Grow(size);
 }
 
 void Connection::StartStream(const HttpResponse& head) {
@@ -353,6 +364,7 @@ void Connection::Write() {
   if (state == IoState::kFailed || state == IoState::kEnd) return Abandon();
   const bool was_blocked = std::exchange(write_blocked_, state == IoState::kWantWrite);
   if (state == IoState::kDone) {
+    answer_lease_.reset();
     if (state_ == State::kFinishing) BeginLinger();
   } else if (progress || !was_blocked) {
     write_progress_ = Clock::now();

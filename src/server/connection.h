@@ -14,6 +14,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -34,7 +35,8 @@ class Connection;
 struct ConnectionSet {
   boost::asio::io_context io{1};
   HttpLimits limits;
-  std::shared_ptr<BodyBudget> bodies;  // shared with requests, which may outlive the server
+  std::shared_ptr<BodyBudget> bodies;   // shared with requests, which may outlive the server
+  std::shared_ptr<BodyBudget> answers;  // of large answers that clients have not read yet
   HttpHandler handler;
   RequestIds request_ids;
   std::vector<char> read_buffer = std::vector<char>(64 << 10);
@@ -96,6 +98,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void EndStream();
   void FinishAnswer();
 
+  bool LeaseAnswer(int64_t size);
   void Write();
   void FinishConnection();
   void BeginLinger();
@@ -117,7 +120,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string input_;  // received, not yet taken by reader_
   std::unique_ptr<RequestReader> reader_;
   AnswerWriter writer_;
-  Exchange* exchange_ = nullptr;  // of the request in work
+  std::optional<BodyLease> answer_lease_;  // of what writer_ has of large answers
+  Exchange* exchange_ = nullptr;           // of the request in work
   std::unique_ptr<HttpResponse> refusal_;
 
   // Of the request in work.

@@ -114,11 +114,6 @@ void Endpoints::Generate(Exchange exchange, Prepare prepare) {
     return exchange->Send(ErrorAnswer(
         {.status = 503, .message = "the server is shutting down and takes no new requests"}));
   }
-  // Each of those that are being read will be one answer at least.
-  const int answers = engine_.live() + static_cast<int>(reading_.size());
-  if (!IsReadInline(exchange->request()) && answers >= model_.max_choices) {
-    return exchange->Send(ErrorAnswer(TooManyAnswers(answers, model_)));
-  }
   Read(std::move(exchange), prepare);
 }
 
@@ -132,6 +127,11 @@ void Endpoints::Read(Exchange exchange, Prepare prepare) {
   const int64_t arrival = clock_.NowNanos();
   HttpRequest& http = exchange->request();
   const bool is_inline = IsReadInline(http);
+  // Each of those that are being read will be one answer at least.
+  const int answers = engine_.live() + static_cast<int>(reading_.size());
+  if (!is_inline && answers >= model_.max_choices) {
+    return exchange->Send(ErrorAnswer(TooManyAnswers(answers, model_)));
+  }
   // An exchange stays on this thread; and a long stream does not keep its body.
   HttpRequest body{.body = std::move(http.body),
                    .lease = std::move(http.lease),

@@ -88,6 +88,7 @@ class HttpServerImpl final : public HttpServer {
   HttpServerImpl(const HttpLimits& limits, HttpHandler handler) {
     set_.limits = limits;
     set_.bodies = std::make_shared<BodyBudget>(limits.all_bodies_bytes);
+    set_.answers = std::make_shared<BodyBudget>(limits.all_answers_bytes);
     set_.handler = std::move(handler);
   }
 

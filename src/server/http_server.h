@@ -22,11 +22,12 @@ namespace spry {
 struct HttpLimits {
   int64_t header_bytes = 16 << 10;
   int64_t body_bytes = int64_t{16} << 20;
-  int64_t all_bodies_bytes = int64_t{256} << 20;  // of all connections together
-  int64_t unsent_bytes = int64_t{1} << 20;        // of one connection
-  int connections = 65536;                        // at most what RLIMIT_NOFILE leaves room for
-  std::chrono::milliseconds header_time{10000};   // from a request's first byte to its head's end
-  std::chrono::milliseconds body_time{60000};     // from there to the body's end
+  int64_t all_bodies_bytes = int64_t{256} << 20;   // of all connections together
+  int64_t all_answers_bytes = int64_t{256} << 20;  // large ones that wait for their readers
+  int64_t unsent_bytes = int64_t{1} << 20;         // of one connection
+  int connections = 65536;                         // at most what RLIMIT_NOFILE leaves room for
+  std::chrono::milliseconds header_time{10000};    // from a request's first byte to its head's end
+  std::chrono::milliseconds body_time{60000};      // from there to the body's end
   std::chrono::milliseconds idle_time{75000};   // before a connection's first request, and between
   std::chrono::milliseconds write_time{60000};  // without progress of a write
 };

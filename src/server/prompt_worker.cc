@@ -20,6 +20,9 @@ namespace {
 // of which waits for the one that shares its core: with equal priority a step of 10 ms took 240 ms.
 constexpr int kNice = 19;
 
+// After that time it is a request's turn, whatever its size.
+constexpr std::chrono::seconds kLongWait{1};
+
 // What libraries throw, memory that can't be had above all, costs one request.
 Prepared PrepareSafely(const std::function<Prepared(const HttpRequest&)>& prepare,
                        const HttpRequest& request) {
@@ -58,8 +61,10 @@ uint64_t PromptWorker::Add(HttpRequest request,
   const uint64_t number = next_job_++;
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back(
-        {.number = number, .request = std::move(request), .prepare = std::move(prepare)});
+    waiting_.push_back({.number = number,
+                        .added = std::chrono::steady_clock::now(),
+                        .request = std::move(request),
+                        .prepare = std::move(prepare)});
   }
   changed_.notify_one();
   return number;
@@ -82,7 +87,17 @@ std::vector<PromptWorker::Done> PromptWorker::TakeDone() {
   return std::exchange(done_, {});
 }
 
-size_t PromptWorker::BodySize(const Job& job) { return job.request.body.size(); }
+// Under the lock, and only when one waits. They wait in the order in which they came.
+PromptWorker::Job PromptWorker::TakeNext() {
+  auto next = waiting_.begin();
+  if (std::chrono::steady_clock::now() - next->added < kLongWait) {
+    next = std::ranges::min_element(waiting_, {},
+                                    [](const Job& job) { return job.request.body.size(); });
+  }
+  Job job = std::move(*next);
+  waiting_.erase(next);
+  return job;
+}
 
 void PromptWorker::Run() {
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
@@ -92,9 +107,7 @@ void PromptWorker::Run() {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
       if (stopping_) return;
-      const auto smallest = std::ranges::min_element(waiting_, {}, BodySize);
-      job = std::move(*smallest);
-      waiting_.erase(smallest);
+      job = TakeNext();
     }
     Done done{.job = job.number, .prepared = PrepareSafely(job.prepare, job.request)};
     job = {};

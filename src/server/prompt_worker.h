@@ -6,11 +6,13 @@
 //                TakeDone   <--done---, and done_event() becomes readable
 //
 // So at most one large request is spread out in memory; how many may wait is up to those who add.
-// The smallest comes first, among equals the first: who sends many of the largest delays the others
-// by one of them at most. A request in work is read to its end. The thread takes what the engine's
-// leave of the cores, so streams keep their pace and a large prompt waits a little longer.
+// The smallest comes first, so that who sends many of the largest delays the others by one of them;
+// but one that has waited for long comes before all that came later. A request in work is read to
+// its end. The thread takes what the engine's leave of the cores, so streams keep their pace and a
+// large prompt waits a little longer.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -57,11 +59,12 @@ class PromptWorker {
  private:
   struct Job {
     uint64_t number = 0;
+    std::chrono::steady_clock::time_point added;
     HttpRequest request;
     std::function<Prepared(const HttpRequest&)> prepare;
   };
 
-  static size_t BodySize(const Job& job);
+  Job TakeNext();
   explicit PromptWorker(int done_event) : done_event_(done_event) {}
   void Run();
 

@@ -14,7 +14,8 @@ namespace {
 namespace json = boost::json;
 
 constexpr int kMaxInt = std::numeric_limits<int>::max();
-constexpr int kMaxNameBytes = 128;  // of a request's id
+constexpr int kMaxNameBytes = 128;      // of a request's id
+constexpr size_t kMaxSaltBytes = 1024;  // of cache_salt: each answer has a copy
 
 void ReadStream(RequestFields& fields, ApiRequest& request) {
   Assign(request.stream, fields.Bool("stream"));
@@ -107,6 +108,10 @@ void ReadRules(RequestFields& fields, const ServedModel& model, SamplingParams& 
       return fields.Fail("allowed_token_ids",
                          "allowed_token_ids is empty; give at least one id, or leave it out");
     }
+    // Each answer has a copy: as many as the vocabulary has are enough.
+    std::ranges::sort(*allowed);
+    allowed->erase(std::ranges::unique(*allowed).begin(), allowed->end());
+    allowed->shrink_to_fit();
     sampling.allowed_token_ids = *std::move(allowed);
   }
 }
@@ -169,6 +174,10 @@ void ReadCommonFields(RequestFields& fields, const ServedModel& model, ApiReques
   Assign(request.return_token_ids, fields.Bool("return_token_ids"));
   Assign(request.return_tokens_as_token_ids, fields.Bool("return_tokens_as_token_ids"));
   Assign(request.cache_salt, fields.String("cache_salt"));
+  if (request.cache_salt.size() > kMaxSaltBytes) {
+    fields.Fail("cache_salt", fmt::format("cache_salt has {} bytes; it may have at most {}",
+                                          request.cache_salt.size(), kMaxSaltBytes));
+  }
   Assign(request.priority, fields.Integer("priority", {std::numeric_limits<int>::min(), kMaxInt}));
   Assign(request.id, fields.String("request_id"));
   if (!IsName(request.id)) {

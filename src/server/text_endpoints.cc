@@ -1,5 +1,7 @@
 #include "server/text_endpoints.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +13,9 @@
 
 namespace spry {
 namespace {
+
+// A token may spell many bytes, and the whole text is in memory until its client has read it.
+constexpr size_t kMostDetokenized = 1 << 17;
 
 constexpr const char* kNoTokenizer = "the model has no tokenizer";
 
@@ -71,6 +76,10 @@ HttpResponse AnswerDetokenize(const HttpRequest& request, const ServedModel& mod
   ReadModel(fields, model);
   const auto ids = fields.TokenIds("tokens", model.vocab_size);
   if (!ids) fields.Fail("tokens", "tokens is missing; give a list of token ids");
+  if (ids && ids->size() > kMostDetokenized) {
+    fields.Fail("tokens", fmt::format("tokens has {} ids; one request may have at most {}",
+                                      ids->size(), kMostDetokenized));
+  }
   if (model.tokenizer == nullptr) fields.Fail("tokens", kNoTokenizer);
   if (fields.failed()) return ErrorAnswer(*fields.error());
   constexpr bool kSkipSpecialTokens = false;

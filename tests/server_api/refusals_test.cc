@@ -293,6 +293,20 @@ TEST_F(RefusalsTest, AFullServerSays429) {
   EXPECT_EQ(full.Post("/v1/completions", body)->answer().status, 200);
 }
 
+// Each answer has a copy of these.
+TEST_F(RefusalsTest, WhatIsKeptForEveryAnswerIsLimited) {
+  const std::string salt(1025, 's');
+  const json::object error =
+      rig_.Refusal("/v1/completions", R"({"prompt":[300],"cache_salt":")" + salt + R"("})");
+  EXPECT_EQ(error.at("param"), "cache_salt");
+  std::string ids = "300";
+  for (int i = 0; i < 1 << 17; ++i) ids += ",300";
+  EXPECT_EQ(rig_.Refusal("/detokenize", R"({"tokens":[)" + ids + "]}").at("param"), "tokens");
+  rig_.Ask("/v1/completions",
+           R"({"prompt":[301],"max_tokens":2,"allowed_token_ids":[)" + ids + "]}");
+  ExpectServes();
+}
+
 // Megabytes without a space take a tokenizer seconds: what cannot fit is refused before.
 TEST_F(RefusalsTest, APromptOfMoreBytesThanTokensCanHave) {
   const int64_t most = rig_.model().max_model_len * kMostBytesPerToken;
