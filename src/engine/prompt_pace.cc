@@ -17,12 +17,11 @@ constexpr int kFewestPromptTokens = 16;
 // The clock costs a tenth of the host's share of a small step.
 constexpr int kDecodesPerMeasurement = 16;
 
-// How much the latest measurement counts.
+// How much the latest measurement of a decode step counts.
 constexpr double kWeight = 0.25;
 
-void Blend(double& mean, double value) {
-  mean = mean == 0 ? value : mean + kWeight * (value - mean);
-}
+// Steps that had all they may and took less than that time may have so much more.
+constexpr double kGrowth = 1.25;
 
 }  // namespace
 
@@ -58,13 +57,16 @@ void PromptPace::Done() {
 
 void PromptPace::Learn(int num_prompt_tokens, double nanos) {
   if (num_prompt_tokens == 0) {
-    Blend(decode_nanos_, nanos);
-  } else {
-    Blend(nanos_per_prompt_token_, nanos / num_prompt_tokens);
+    decode_nanos_ = decode_nanos_ == 0 ? nanos : decode_nanos_ + kWeight * (nanos - decode_nanos_);
+    return;
   }
-  if (nanos_per_prompt_token_ == 0) return;
   const double allowed = std::max(kStepNanos, kDecodeSteps * decode_nanos_);
-  const double tokens = std::min<double>(max_step_tokens_, allowed / nanos_per_prompt_token_);
+  double tokens = prompt_tokens_;
+  if (nanos > allowed) {
+    tokens = num_prompt_tokens * allowed / nanos;
+  } else if (num_prompt_tokens >= prompt_tokens_) {
+    tokens = std::max(num_prompt_tokens * kGrowth, tokens + kFewestPromptTokens);
+  }
   const int whole_tiles = static_cast<int>(tokens) / kFewestPromptTokens * kFewestPromptTokens;
   prompt_tokens_ = std::min(std::max(whole_tiles, kFewestPromptTokens), max_step_tokens_);
 }

@@ -1,5 +1,7 @@
 // How many prompt tokens a step may take while requests decode, so that these keep their pace: as
-// many as the machine was seen to compute in the time that a stream may be held up.
+// many as the machine was seen to compute in the time that a stream may be held up. The number is
+// searched for, not derived from a cost per token: most of a step's time may be the same for any
+// number of them.
 //
 // The engine tells it of every step. A step's time runs from its launch, or from the end of the
 // step before where that comes later. Nothing here changes a token, only when it comes.
@@ -43,8 +45,7 @@ class PromptPace {
   int num_decodes_ = 0;   // steps without prompt tokens, one in several of which is measured
   int64_t last_end_ = 0;  // of a step, when one to be measured was in flight
 
-  double nanos_per_prompt_token_ = 0;  // of steps with prompt tokens; 0: none seen
-  double decode_nanos_ = 0;            // of steps without; 0: none seen
+  double decode_nanos_ = 0;  // of steps without prompt tokens, a mean of late; 0: none seen
   int prompt_tokens_;
 };
 
