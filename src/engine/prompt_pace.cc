@@ -14,6 +14,9 @@ constexpr double kDecodeSteps = 1.5;
 // Kernels take that many rows at once, and with fewer the time is that of reading the weights.
 constexpr int kFewestPromptTokens = 16;
 
+// Until a step has been measured: on slow machines little, and soon more on fast ones.
+constexpr int kFirstPromptTokens = 128;
+
 // The clock costs a tenth of the host's share of a small step.
 constexpr int kDecodesPerMeasurement = 16;
 
@@ -29,7 +32,7 @@ PromptPace::PromptPace(std::unique_ptr<Clock> clock, int max_step_tokens, int ma
     : clock_(std::move(clock)),
       max_step_tokens_(max_step_tokens),
       steps_(max_steps_in_flight),
-      prompt_tokens_(max_step_tokens) {}
+      prompt_tokens_(std::min(kFirstPromptTokens, max_step_tokens)) {}
 
 bool PromptPace::IsMeasured(int num_prompt_tokens) {
   if (num_prompt_tokens > 0) return num_prompt_tokens >= kFewestPromptTokens;

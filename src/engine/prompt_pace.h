@@ -24,7 +24,7 @@ class PromptPace {
   // The oldest step in flight has ended.
   void Done();
 
-  // In 1..max_step_tokens. The latter until a step has been measured.
+  // In 1..max_step_tokens.
   int prompt_tokens() const { return prompt_tokens_; }
 
  private:

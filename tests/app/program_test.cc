@@ -82,6 +82,14 @@ TEST_F(ProgramTest, EmptyValuesAreRefusedByName) {
             "spry: MODEL: the value is empty; give one, or leave the flag out (see spry --help)\n");
 }
 
+TEST_F(ProgramTest, OriginsInVllmsFormAreRefused) {
+  for (const char* origins : {R"('["http://page"]')", "page"}) {
+    const ProgramResult r = Spry(std::string("serve m --allowed-origins ") + origins);
+    EXPECT_EQ(r.exit_code, 1) << origins;
+    EXPECT_THAT(r.err, StartsWith("spry: --allowed-origins has ")) << origins;
+  }
+}
+
 TEST_F(ProgramTest, AMissingModelIsOneLineAndOne) {
   for (const char* command :
        {"generate nowhere --prompt x", "bench latency nowhere", "inspect nowhere",

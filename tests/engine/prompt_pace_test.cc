@@ -32,9 +32,11 @@ class PromptPaceTest : public testing::Test {
   PromptPace pace_{std::make_unique<HandClock>(now_), kMaxStepTokens, /*max_steps_in_flight=*/1};
 };
 
-TEST_F(PromptPaceTest, IsTheWholeBudgetUntilAStepWasSeen) {
-  EXPECT_EQ(pace_.prompt_tokens(), kMaxStepTokens);
+TEST_F(PromptPaceTest, IsModestUntilAStepWasSeen) {
+  EXPECT_EQ(pace_.prompt_tokens(), 128);
   for (int i = 0; i < 100; ++i) RunStep(0, 5, 0);
+  EXPECT_EQ(pace_.prompt_tokens(), 128);
+  RunStep(kMaxStepTokens, 1, 0.01);  // of a time when nothing decoded
   EXPECT_EQ(pace_.prompt_tokens(), kMaxStepTokens);
 }
 
