@@ -2,7 +2,7 @@
 """Makes what tests/text_reference compares with: vocabularies, texts, and the ids that the
 `tokenizers` and `sentencepiece` libraries give. Needs those and numpy.
 
-    python tools/tokenizer_goldens.py [--share 1.0] [--out build/test-data/tokenizers]
+    python tools/tokenizer_goldens.py [--every 1] [--out build/test-data/tokenizers]
                                       [--downloads DIR]
     python tools/tokenizer_goldens.py --tiny tests/golden/text
 
@@ -249,17 +249,17 @@ def files_text(folder, patterns, limit):
     return text
 
 
-def texts(share):
+def texts():
     """The corpus in documents, then the random strings."""
     rng = random.Random(20240607)
-    documents = files_text("/usr/share/doc", ["copyright", "*.txt", "*README*"], 600_000 * share)
-    documents += files_text(pathlib.Path(json.__file__).parent.parent, ["*.py"], 500_000 * share)
+    documents = files_text("/usr/share/doc", ["copyright", "*.txt", "*README*"], 600_000)
+    documents += files_text(pathlib.Path(json.__file__).parent.parent, ["*.py"], 500_000)
     documents.append("x" * 50_000 + "".join(rng.choice("abcdefghij") for _ in range(100_000)))
     documents.append("".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(30_000)))
     documents.append(" " * 10_000 + "a" + "\n" * 5_000 + "\t" * 999 + "b" + "1" * 5_000)
     documents.append("e\u0301\u0316" * 3_000 + "a" + "\u0316\u0301" * 5_000)
     size = sum(len(d.encode()) for d in documents)
-    while size < CORPUS_BYTES * share:
+    while size < CORPUS_BYTES:
         if rng.random() < 0.5:
             document = words(rng, 500)
         else:
@@ -267,7 +267,7 @@ def texts(share):
         documents.append(document)
         size += len(document.encode())
     strings = ["".join(character(rng) for _ in range(rng.randrange(24)))
-               for _ in range(int(RANDOM_STRINGS * share))]
+               for _ in range(RANDOM_STRINGS)]
     return documents + strings
 
 
@@ -398,7 +398,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent / "build" / "test-data"
-    parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, default=root / "tokenizers")
     parser.add_argument("--downloads", type=pathlib.Path, default=root / "downloads")
@@ -412,12 +411,12 @@ def main():
     out = arguments.out
     scripts = [__file__, sentencepiece_goldens.__file__]
     stamp = hashlib.sha256(b"".join(pathlib.Path(p).read_bytes() for p in scripts)).hexdigest()
-    stamp += f" {tokenizers.__version__} {sentencepiece.__version__} {arguments.share}"
+    stamp += f" {tokenizers.__version__} {sentencepiece.__version__} {arguments.every}"
     if (out / "stamp").exists() and (out / "stamp").read_text() == stamp:
         return
     source = out / "source"
     unpack(*fetch(arguments.downloads), source)
-    all_texts = texts(arguments.share)
+    all_texts = texts()
     compared = all_texts[::arguments.every]
     write_records(out / "texts.bin", compared)
     for path in sorted(source.glob("*.gguf")):
