@@ -50,7 +50,7 @@ class Chat {
   }
 
   Result<int> Run() {
-    if (editor_.at_terminal()) WriteStderr(fmt::format("/help lists the commands\n"));
+    if (editor_.at_terminal()) WriteStderr("/help lists the commands\n");
     std::string line;
     while (true) {
       ForgetInterrupt();
@@ -58,7 +58,7 @@ class Chat {
       if (outcome == LineEditor::Outcome::kEnd) break;
       if (outcome == LineEditor::Outcome::kInterrupted) {
         if (!editor_.at_terminal()) return kExitInterrupted;
-        WriteStderr(fmt::format("\n(Ctrl-D or /exit leaves)\n"));
+        WriteStderr("\n(Ctrl-D or /exit leaves)\n");
         continue;
       }
       if (line.ends_with('\r')) line.pop_back();  // a file from another system
@@ -142,7 +142,7 @@ class Chat {
       return {};
     }
     if (answer.finish() == FinishReason::kLength) {
-      WriteStderr(fmt::format("(the answer was cut at its length limit)\n"));
+      WriteStderr("(the answer was cut at its length limit)\n");
     }
     dialogue_.AddAssistant(answer.text());
     return {};

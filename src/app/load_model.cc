@@ -19,7 +19,7 @@ class LoadProgress {
  public:
   LoadProgress() : shown_(isatty(STDERR_FILENO) != 0) {}
   ~LoadProgress() {
-    if (last_percent_ >= 0) WriteStderr(fmt::format("\r\x1b[K"));
+    if (last_percent_ >= 0) WriteStderr("\r\x1b[K");
   }
   LoadProgress(const LoadProgress&) = delete;
   LoadProgress& operator=(const LoadProgress&) = delete;

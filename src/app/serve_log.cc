@@ -43,17 +43,17 @@ void Log(LogLevel level, std::string_view event, LogFields fields) {
   static const std::shared_ptr<spdlog::logger> logger = MakeLogger();
   constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::info, spdlog::level::warn,
                                                    spdlog::level::err};
-  std::string line(event);
-  for (const auto& [key, value] : fields) {
-    line.append(" ").append(key).append("=");
-    AppendValue(value, line);
-  }
   // A reader that has stopped reading must not stop the server. What fits can be written at once.
   static uint64_t left_out = 0;  // of the thread that serves, as all of this
   pollfd stream{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (poll(&stream, 1, /*milliseconds=*/0) != 1 || (stream.revents & POLLOUT) == 0) {
     ++left_out;
     return;
+  }
+  std::string line(event);
+  for (const auto& [key, value] : fields) {
+    line.append(" ").append(key).append("=");
+    AppendValue(value, line);
   }
   if (left_out > 0) line += fmt::format(" lines_left_out={}", std::exchange(left_out, 0));
   if (line.size() > kMostLineBytes) line.resize(kMostLineBytes);

@@ -1,6 +1,7 @@
 // How much memory the bodies of requests may take, all connections of a server together: many
 // clients that send large ones at once must not bring the machine down. Counted is what has been
 // received, from a body's first byte until its last holder drops it.
+// Large answers have a budget of their own, from when they are made until they have been sent.
 //
 // Threads: one takes (the I/O thread), any may give back.
 #pragma once
