@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "device/cpu/cpu_device.h"
+#include "tests/smollm2/demo_model.h"
 #include "text/tokenizer.h"
 
 namespace spry {
@@ -24,11 +24,7 @@ std::string ReadGolden(const char* name) {
 
 TEST(SmolLM2, PerplexityIsThatOfTransformers) {
   const boost::json::value golden = boost::json::parse(ReadGolden("perplexity.json"));
-  const char* path = std::getenv("SPRY_DEMO_MODEL");
-  ASSERT_NE(path, nullptr) << "set SPRY_DEMO_MODEL to the demo model's file; ./test does";
-  const auto checkpoint = OpenCheckpoint(path, {});
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-  const auto tokenizer = Tokenizer::Create(*checkpoint->vocab);
+  const auto tokenizer = Tokenizer::Create(*DemoModel().vocab);
   ASSERT_TRUE(tokenizer.ok());
   const std::vector<TokenId> tokens =
       (*tokenizer)->Encode(ReadGolden("perplexity.txt"), /*add_special_tokens=*/true);
@@ -40,9 +36,10 @@ TEST(SmolLM2, PerplexityIsThatOfTransformers) {
                            .max_step_tokens = 256,
                            .max_model_len = golden.at("window").as_int64(),
                            .kv_bytes = int64_t{100} << 20};
-  auto engine = Engine::Create(*MakeCpuDevice({.threads = 2}), *checkpoint, options);
+  auto engine = Engine::Create(*MakeCpuDevice({.threads = 2}), DemoModel(), options);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
-  const auto result = MeasurePerplexity(**engine, tokens, std::nullopt);
+  const auto result =
+      MeasurePerplexity(**engine, tokens, golden.at("window").as_int64(), std::nullopt);
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->scored_tokens, golden.at("scored_tokens").as_int64());
   const double expected = golden.at("perplexity").as_double();

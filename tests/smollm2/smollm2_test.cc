@@ -1,12 +1,11 @@
 // The demo model, SmolLM2-135M-Instruct in Q4_1: its text against transformers on the dequantised
 // weights (tests/golden/smollm2.json), what int8 activations change, and the row-function rule over
-// quantised weights. SPRY_DEMO_MODEL names the file; ./test fetches it.
+// quantised weights. ./test fetches the file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -15,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/cpu_device.h"
 #include "engine/engine.h"
+#include "tests/smollm2/demo_model.h"
 #include "text/tokenizer.h"
 
 namespace spry {
@@ -53,17 +53,6 @@ std::vector<GoldenCase> ReadCases() {
   return cases;
 }
 
-const Checkpoint& Model() {
-  static const Checkpoint model = [] {
-    const char* path = std::getenv("SPRY_DEMO_MODEL");
-    CHECK(path != nullptr && "set SPRY_DEMO_MODEL to the demo model's file; ./test does");
-    auto checkpoint = OpenCheckpoint(path, {});
-    CHECK(checkpoint.ok());
-    return *std::move(checkpoint);
-  }();
-  return model;
-}
-
 std::unique_ptr<Engine> MakeEngine(std::optional<DType> compute, int max_step_tokens = 512) {
   auto device = MakeCpuDevice({.threads = 2});
   EXPECT_TRUE(device.ok());
@@ -73,7 +62,7 @@ std::unique_ptr<Engine> MakeEngine(std::optional<DType> compute, int max_step_to
                            .max_step_tokens = max_step_tokens,
                            .max_model_len = 512,
                            .kv_bytes = int64_t{400} << 20};
-  auto engine = Engine::Create(*std::move(device), Model(), options);
+  auto engine = Engine::Create(*std::move(device), DemoModel(), options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return *std::move(engine);
 }
@@ -127,7 +116,7 @@ int AgreeingTokens(const std::vector<TokenId>& a, const std::vector<TokenId>& b)
 }
 
 TEST(SmolLm2Test, PromptIdsEqualTheReferenceTokenizers) {
-  const auto tokenizer = Tokenizer::Create(*Model().vocab);
+  const auto tokenizer = Tokenizer::Create(*DemoModel().vocab);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   for (const GoldenCase& c : ReadCases()) {
     EXPECT_EQ((*tokenizer)->Encode(c.prompt, /*add_special_tokens=*/false), c.prompt_ids)
