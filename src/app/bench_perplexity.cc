@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <boost/json.hpp>
 #include <memory>
 #include <string>
@@ -31,17 +32,18 @@ struct PerplexityFlags {
 Result<int> RunPerplexity(const PerplexityFlags& flags) {
   SPRY_RETURN_IF_ERROR(CheckWritable(flags.json));
   SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.file));
-  ModelFlags model_flags = flags.model;
-  int64_t& window = model_flags.engine.runner.memory.max_model_len;
-  if (window == 0) window = kDefaultWindow;
-  SPRY_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(flags.device, model_flags));
+  SPRY_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(flags.device, flags.model));
+  int64_t window = model.engine->memory_plan().max_model_len;
+  if (flags.model.engine.runner.memory.max_model_len == 0)
+    window = std::min(window, kDefaultWindow);
   if (model.tokenizer == nullptr) return InvalidArgument("the model has no tokenizer");
 
   constexpr bool kSpecial = true;
   const std::vector<TokenId> tokens = model.tokenizer->Encode(text, kSpecial);
   const std::vector<TokenId> added = model.tokenizer->Encode("", kSpecial);
   const std::optional<TokenId> bos = added.empty() ? std::nullopt : std::optional(added.front());
-  SPRY_ASSIGN_OR_RETURN(const Perplexity result, MeasurePerplexity(*model.engine, tokens, bos));
+  SPRY_ASSIGN_OR_RETURN(const Perplexity result,
+                        MeasurePerplexity(*model.engine, tokens, window, bos));
 
   SPRY_RETURN_IF_ERROR(
       WriteStdout(fmt::format("{} tokens, {} windows of {}, {} tokens scored in {:.2f} s\n"
@@ -63,7 +65,8 @@ Command AddBenchPerplexity(CLI::App& parent) {
   const auto flags = std::make_shared<PerplexityFlags>();
   CLI::App& parser = *parent.add_subcommand("perplexity", "How well a model predicts a text");
   parser.footer(
-      "The text is cut into windows of --max-model-len tokens [512]; in each, the second half is\n"
+      "The text is cut into windows of --max-model-len tokens [512 or the\n"
+      "model's]; in each, the second half is\n"
       "scored, as llama-perplexity does.\n\n"
       "Example:\n  spry bench perplexity model.gguf --file wiki.test.raw --max-model-len 512");
   const char* group = "Benchmark";

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,7 +51,7 @@ class Chat {
   Result<int> Run() {
     if (editor_.at_terminal()) WriteStderr("/help lists the commands\n");
     std::string line;
-    while (true) {
+    while (!left_) {
       ForgetInterrupt();
       SPRY_ASSIGN_OR_RETURN(const LineEditor::Outcome outcome, editor_.Read(line));
       if (outcome == LineEditor::Outcome::kEnd) break;
@@ -62,11 +61,10 @@ class Chat {
         continue;
       }
       if (line.ends_with('\r')) line.pop_back();  // a file from another system
-      if (line == "/exit") return Code();
       SPRY_RETURN_IF_ERROR(line.starts_with('/') ? Obey(line) : Say(std::move(line)));
       line.clear();
     }
-    if (editor_.at_terminal()) SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
+    if (editor_.at_terminal() && !left_) SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
     return Code();
   }
 
@@ -82,21 +80,30 @@ class Chat {
   Status Obey(const std::string& line) {
     const size_t space = line.find(' ');
     const std::string command = line.substr(0, space);
-    const std::string argument = space == std::string::npos ? "" : line.substr(space + 1);
-    if (command == "/help") return WriteStdout(kCommands);
-    if (command == "/clear") {
-      dialogue_.Clear();
-    } else if (command == "/system") {
+    const size_t begin = line.find_first_not_of(' ', space);
+    const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
+    if (command == "/system") {
       dialogue_.SetSystem(argument);
-    } else if (command == "/save" && !argument.empty()) {
-      const Status saved = WriteFile(argument, dialogue_.ToJson());
-      if (!saved.ok()) Complain(saved.message());
     } else if (command == "/save") {
-      Complain("/save needs the name of a file");
-    } else {
+      Save(argument);
+    } else if (command != "/help" && command != "/clear" && command != "/exit") {
       Complain(fmt::format("there is no command {}; /help lists them", command));
+    } else if (!argument.empty()) {
+      Complain(fmt::format("{} takes nothing behind it, and was not done", command));
+    } else if (command == "/help") {
+      return WriteStdout(kCommands);
+    } else if (command == "/clear") {
+      dialogue_.Clear();
+    } else {
+      left_ = true;
     }
     return {};
+  }
+
+  void Save(const std::string& path) {
+    if (path.empty()) return Complain("/save needs the name of a file");
+    const Status saved = WriteFile(path, dialogue_.ToJson());
+    if (!saved.ok()) Complain(saved.message());
   }
 
   // A message of the user, and the answer. What cannot be answered is not kept.
@@ -117,9 +124,11 @@ class Chat {
         const std::string text,
         template_.Render({.messages = dialogue_.Messages(), .add_generation_prompt = true}));
     // The template has written its special tokens itself.
-    return model_.engine->Submit(
+    const Result<RequestId> request = model_.engine->Submit(
         {.prompt = model_.tokenizer->Encode(text, /*add_special_tokens=*/false),
          .sampling = sampling_});
+    if (request.ok() || dialogue_.num_messages() == 1) return request;
+    return InvalidArgument(request.status().message() + "; /clear forgets what was said");
   }
 
   Status Answer(RequestId request) {
@@ -153,6 +162,7 @@ class Chat {
   LineEditor editor_;
   Dialogue dialogue_;
   SamplingParams sampling_;
+  bool left_ = false;
   bool failed_ = false;
 };
 
@@ -164,8 +174,8 @@ Result<int> RunChat(const ChatFlags& flags) {
                                        model.tokenizer == nullptr ? "tokenizer" : "chat template"));
   }
   SPRY_ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(*model.chat_template));
-  SamplingParams sampling = DefaultSampling(model.config.sampling_defaults);
-  sampling.max_tokens = std::numeric_limits<int>::max();  // what the model's length leaves
+  SamplingParams sampling = DefaultChatSampling(model.config.sampling_defaults);
+  sampling.seed = flags.model.seed;
   SPRY_RETURN_IF_ERROR(flags.sampling.ApplyTo(sampling, model.tokenizer.get()));
   CatchInterrupt(SecondInterrupt::kIsCaught);
   return Chat(flags.system, std::move(sampling), std::move(model), std::move(chat_template)).Run();

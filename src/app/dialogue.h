@@ -18,6 +18,7 @@ class Dialogue {
   void AddUser(std::string text) { messages_.push_back({"user", std::move(text)}); }
   void AddAssistant(std::string text) { messages_.push_back({"assistant", std::move(text)}); }
   void DropLast() { messages_.pop_back(); }
+  size_t num_messages() const { return messages_.size(); }  // instructions aside
 
   // What a chat template reads.
   jinja::Value Messages() const;

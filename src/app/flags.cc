@@ -208,6 +208,7 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
             "Quantise the matrices of folders and dummy weights while loading [none]")
       ->group(group);
   const auto set_seed = [&flags](const uint64_t& seed) {
+    flags.seed = seed;
     flags.checkpoint.seed = seed;
     flags.engine.seed = seed;
   };
@@ -217,7 +218,8 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
   parser
       .add_option_function<uint64_t>(
           "--seed", set_seed,
-          "Seed of dummy weights, of benchmark prompts, and of requests that bring none [0]")
+          "Seed of dummy weights, of benchmark prompts, and of requests that bring none, which "
+          "generate and chat hand to each request [0]")
       ->check(CLI::Validator(check_sign, ""))
       ->type_name("UINT")
       ->group(group);

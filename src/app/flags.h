@@ -30,6 +30,7 @@ struct DeviceFlags {
 
 struct ModelFlags {
   std::string model;
+  std::optional<uint64_t> seed;  // as given; also in the two that follow
   CheckpointOptions checkpoint;
   EngineOptions engine;
 };

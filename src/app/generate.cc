@@ -25,7 +25,7 @@ namespace {
 struct GenerateFlags {
   DeviceFlags device;
   ModelFlags model;
-  PromptFlags prompts;
+  std::vector<PromptSource> prompts;
   SamplingFields sampling;
   bool json = false;
 };
@@ -50,6 +50,7 @@ class Generate {
   // One answer.
   struct Slot {
     std::string where;
+    std::string heading;  // among several answers
     std::unique_ptr<RequestOutput> output;
   };
 
@@ -68,7 +69,10 @@ class Generate {
     for (size_t i = 0; i < ids->size(); ++i) {
       const int choice = static_cast<int>(i);
       index_of_[(*ids)[i]] = static_cast<int>(slots_.size());
-      slots_.push_back({.where = entry.where});
+      slots_.push_back({.where = entry.where,
+                        .heading = ids->size() == 1
+                                       ? entry.where
+                                       : fmt::format("{}, answer {}", entry.where, i + 1)});
       slots_.back().output = std::make_unique<RequestOutput>(
           RequestOutput::Options{.index = index,
                                  .choice = choice,
@@ -82,7 +86,9 @@ class Generate {
     if (!entry.line.ok()) return entry.line.status();
     PromptLine& line = *entry.line;
     GenerationRequest request;
-    request.sampling = DefaultSampling(model_.config.sampling_defaults);
+    const SamplingDefaults& defaults = model_.config.sampling_defaults;
+    request.sampling = line.chat ? DefaultChatSampling(defaults) : DefaultSampling(defaults);
+    request.sampling.seed = flags_.model.seed;
     const Tokenizer* tokenizer = model_.tokenizer.get();
     SPRY_RETURN_IF_ERROR(flags_.sampling.ApplyTo(request.sampling, tokenizer));
     SPRY_RETURN_IF_ERROR(line.sampling.ApplyTo(request.sampling, tokenizer));
@@ -136,12 +142,15 @@ class Generate {
   // Prints what has ended, in the order of the prompts.
   Status PrintReady() {
     for (; next_ < slots_.size(); ++next_) {
-      const RequestOutput* output = slots_[next_].output.get();
-      if (!output->finished()) return {};
+      const Slot& slot = slots_[next_];
+      if (!slot.output->finished()) return {};
       if (flags_.json) {
-        SPRY_RETURN_IF_ERROR(WriteStdout(output->ToJson() + "\n"));
+        SPRY_RETURN_IF_ERROR(WriteStdout(slot.output->ToJson() + "\n"));
+      } else if (streams()) {
+        SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
       } else {
-        SPRY_RETURN_IF_ERROR(WriteStdout(streams() ? "\n" : output->text() + "\n"));
+        SPRY_RETURN_IF_ERROR(
+            WriteStdout(fmt::format("== {}\n{}\n", slot.heading, slot.output->text())));
       }
     }
     return {};
@@ -169,6 +178,53 @@ Result<int> RunGenerate(const GenerateFlags& flags) {
   return Generate(flags, std::move(prompts), std::move(model)).Run();
 }
 
+// Each puts itself behind those before it on the command line.
+void AddPromptFlag(CLI::App& parser, const char* name, const char* type, const char* help,
+                   PromptSource::Kind kind, std::vector<PromptSource>& sources) {
+  const auto add = [&sources, kind](const std::string& value) {
+    sources.push_back({.kind = kind, .value = value});
+  };
+  parser.add_option_function<std::string>(name, add, help)
+      ->trigger_on_parse()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->type_name(type)
+      ->group("Prompts (each flag as often as wanted)");
+}
+
+void AddPromptFlags(CLI::App& parser, std::vector<PromptSource>& sources) {
+  using Kind = PromptSource::Kind;
+  AddPromptFlag(parser, "--prompt", "TEXT", "Text to go on from", Kind::kPrompt, sources);
+  AddPromptFlag(parser, "--chat", "TEXT", "Message to answer, put into the model's chat template",
+                Kind::kChat, sources);
+  AddPromptFlag(parser, "--prompt-file", "FILE",
+                "File that holds one prompt (a last line end is dropped)", Kind::kFile, sources);
+  AddPromptFlag(parser, "--input", "F.jsonl",
+                "JSON lines: prompt or prompt_token_ids, and any sampling field", Kind::kLines,
+                sources);
+}
+
+void AddOutputFlags(CLI::App& parser, GenerateFlags& flags) {
+  const char* group = "Output";
+  parser.add_option("-n,--n", flags.sampling.n, "Answers to each prompt, up to 128 [1]")
+      ->group(group);
+  CLI::Option* json =
+      parser
+          .add_flag("--json", flags.json,
+                    "Print a JSON object a line: index, choice, prompt_tokens, cached_tokens, "
+                    "token_ids, text, finish_reason, stop_reason, logprobs, prompt_logprobs")
+          ->group(group);
+  parser
+      .add_option("--logprobs", flags.sampling.logprobs,
+                  "Report the log-probabilities of the token and of that many others")
+      ->needs(json)
+      ->group(group);
+  parser
+      .add_option("--prompt-logprobs", flags.sampling.prompt_logprobs,
+                  "The same of each token of the prompt; --max-tokens 0 scores it alone")
+      ->needs(json)
+      ->group(group);
+}
+
 }  // namespace
 
 Command AddGenerate(CLI::App& parent) {
@@ -176,41 +232,16 @@ Command AddGenerate(CLI::App& parent) {
   CLI::App& parser = *parent.add_subcommand("generate", "Generate text from prompts");
   parser.footer(
       "Sampling starts from the model's generation_config.json; flags go over it, and the fields\n"
-      "of an --input line over both. Several prompts run together and are printed in order.\n\n"
+      "of an --input line over both. Several prompts run together and are printed in order, each\n"
+      "answer below a line that names its prompt.\n\n"
       "Examples:\n"
       "  spry generate SmolLM2-135M-Instruct.Q4_1.gguf --prompt 'The capital of France is'\n"
       "  echo 'Once upon a time' | spry generate ./SmolLM2-135M --temperature 0 --max-tokens 64\n"
       "  spry generate SmolLM2-135M-Instruct.Q4_1.gguf --chat 'Why is the sky blue?'\n"
       "  spry generate ./SmolLM2-135M --input prompts.jsonl --json\n"
       "    (a line: {\"prompt\": \"Hello\", \"max_tokens\": 8, \"temperature\": 0})");
-  const char* group = "Prompts";
-  parser.add_option("--prompt", flags->prompts.prompts, "Text to go on from; may be repeated")
-      ->type_name("TEXT")
-      ->allow_extra_args(false)
-      ->group(group);
-  parser
-      .add_option("--chat", flags->prompts.chats,
-                  "Message to answer, put into the model's chat template; may be repeated")
-      ->type_name("TEXT")
-      ->allow_extra_args(false)
-      ->group(group);
-  parser
-      .add_option("--prompt-file", flags->prompts.prompt_files,
-                  "File that holds one prompt (a last line end is dropped); may be repeated")
-      ->type_name("FILE")
-      ->allow_extra_args(false)
-      ->group(group);
-  parser
-      .add_option("--input", flags->prompts.input,
-                  "JSON lines: prompt or prompt_token_ids, and any sampling field")
-      ->type_name("F.jsonl")
-      ->group(group);
-  parser
-      .add_flag("--json", flags->json,
-                "Print a JSON object a line: index, choice, prompt_tokens, cached_tokens, "
-                "token_ids, text, "
-                "finish_reason, stop_reason, logprobs, prompt_logprobs")
-      ->group("Output");
+  AddPromptFlags(parser, flags->prompts);
+  AddOutputFlags(parser, *flags);
   AddModelFlags(parser, flags->model);
   AddSamplingFlags(parser, flags->sampling);
   AddDeviceFlags(parser, flags->device);

@@ -11,6 +11,7 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/command.h"
@@ -37,6 +38,20 @@ void PrepareStreams() {
   std::signal(SIGPIPE, SIG_DFL);
 }
 
+// A word that is no command is left over, and what CLI11 misses then is a command.
+std::string Explain(const CLI::ParseError& error, const std::vector<std::string>& left_over) {
+  if (error.get_name() == "RequiredError" && !left_over.empty() &&
+      std::string_view(error.what()).find("subcommand") != std::string_view::npos) {
+    return fmt::format("there is no command '{}' (see spry --help)", left_over.front());
+  }
+  return fmt::format("{} (see spry --help)", error.what());
+}
+
+// CLI11 reads "-hf" as "-h -f", and would show its help to who brings that flag from llama-server.
+bool IsUnknownShortFlag(std::string_view argument) {
+  return argument.size() > 2 && argument.starts_with("-h");
+}
+
 int Run(int argc, char** argv) {
   CLI::App parser("spry serves language models: one program, on CPU or GPU.", "spry");
   parser.set_version_flag("--version", "spry " SPRY_VERSION);
@@ -59,12 +74,16 @@ int Run(int argc, char** argv) {
   try {
     parser.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
+    const auto unknown = std::find_if(argv + 1, argv + argc, IsUnknownShortFlag);
+    if (unknown != argv + argc) {
+      return Fail(kExitUsage, fmt::format("there is no flag {} (see spry --help)", *unknown));
+    }
     std::ostringstream text;
     const int code = parser.exit(wanted, text, text);
     const Status written = WriteStdout(text.str());
     return written.ok() ? code : Fail(kExitFailed, written.message());
   } catch (const CLI::ParseError& error) {
-    return Fail(kExitUsage, std::string(error.what()) + " (see spry --help)");
+    return Fail(kExitUsage, Explain(error, parser.remaining(/*recurse=*/true)));
   }
   for (const Command& command : commands) {
     if (!command.parser->parsed()) continue;

@@ -76,8 +76,8 @@ class Windows {
 }  // namespace
 
 Result<Perplexity> MeasurePerplexity(Engine& engine, std::span<const TokenId> tokens,
-                                     std::optional<TokenId> bos) {
-  const size_t size = engine.memory_plan().max_model_len;
+                                     int64_t window, std::optional<TokenId> bos) {
+  const auto size = static_cast<size_t>(window);
   if (size < kLeastWindow || tokens.size() < size) {
     return InvalidArgument(
         fmt::format("the text has {} tokens and a window {}; give a text of at least a window, or "

@@ -25,9 +25,10 @@ struct Perplexity {
   double seconds = 0;
 };
 
-// The window is the engine's max_model_len. `bos`, where the tokenizer puts it before a text,
-// stands in for the first token of each window. InvalidArgument when there is no whole window.
+// window: tokens, at most the engine's max_model_len. `bos`, where the tokenizer puts it before a
+// text, stands in for the first token of each window. InvalidArgument when there is no whole
+// window.
 Result<Perplexity> MeasurePerplexity(Engine& engine, std::span<const TokenId> tokens,
-                                     std::optional<TokenId> bos);
+                                     int64_t window, std::optional<TokenId> bos);
 
 }  // namespace spry

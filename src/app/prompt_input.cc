@@ -18,13 +18,15 @@ std::string WithoutLastLineEnd(std::string text) {
   return text;
 }
 
-PromptEntry TextEntry(std::string where, std::string text) {
+PromptEntry TextEntry(std::string where, std::string text, bool chat = false) {
   PromptLine line;
   line.text = std::move(text);
+  line.chat = chat;
   return {.where = std::move(where), .line = std::move(line)};
 }
 
-void AddLines(const std::string& path, std::string_view text, std::vector<PromptEntry>& entries) {
+Status AddLines(const std::string& path, std::string_view text, std::vector<PromptEntry>& entries) {
+  const size_t before = entries.size();
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
@@ -32,28 +34,41 @@ void AddLines(const std::string& path, std::string_view text, std::vector<Prompt
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     entries.push_back({.where = fmt::format("{}:{}", path, number), .line = ParsePromptLine(line)});
   }
+  if (entries.size() == before) return InvalidArgument(path + " has no line with a prompt");
+  return {};
+}
+
+// A flag's place among all of them: "--prompt 2".
+std::string Place(const char* flag, const std::vector<PromptEntry>& entries) {
+  return fmt::format("{} {}", flag, entries.size() + 1);
+}
+
+Status Add(const PromptSource& source, std::vector<PromptEntry>& entries) {
+  switch (source.kind) {
+    case PromptSource::Kind::kPrompt:
+      entries.push_back(TextEntry(Place("--prompt", entries), source.value));
+      return {};
+    case PromptSource::Kind::kChat:
+      entries.push_back(TextEntry(Place("--chat", entries), source.value, /*chat=*/true));
+      return {};
+    case PromptSource::Kind::kFile: {
+      SPRY_ASSIGN_OR_RETURN(std::string text, ReadTextFile(source.value));
+      entries.push_back(TextEntry(source.value, WithoutLastLineEnd(std::move(text))));
+      return {};
+    }
+    case PromptSource::Kind::kLines: {
+      SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(source.value));
+      return AddLines(source.value, text, entries);
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
-Result<std::vector<PromptEntry>> GatherPrompts(const PromptFlags& flags) {
+Result<std::vector<PromptEntry>> GatherPrompts(std::span<const PromptSource> sources) {
   std::vector<PromptEntry> entries;
-  for (const std::string& prompt : flags.prompts) {
-    entries.push_back(TextEntry(fmt::format("--prompt {}", entries.size() + 1), prompt));
-  }
-  for (const std::string& message : flags.chats) {
-    entries.push_back(TextEntry(fmt::format("--chat {}", entries.size() + 1), message));
-    entries.back().line->chat = true;
-  }
-  for (const std::string& path : flags.prompt_files) {
-    SPRY_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
-    entries.push_back(TextEntry(path, WithoutLastLineEnd(std::move(text))));
-  }
-  if (!flags.input.empty()) {
-    SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.input));
-    AddLines(flags.input, text, entries);
-    if (entries.empty()) return InvalidArgument(flags.input + " has no line with a prompt");
-  }
+  for (const PromptSource& source : sources) SPRY_RETURN_IF_ERROR(Add(source, entries));
   if (!entries.empty()) return entries;
   if (isatty(STDIN_FILENO) != 0) {
     return InvalidArgument(

@@ -1,7 +1,8 @@
-// Gathers what is to be generated from: --prompt, --chat, --prompt-file, --input, or stdin when
-// none of them is given and it is not a terminal.
+// Gathers what is to be generated from: --prompt, --chat, --prompt-file and --input in the order of
+// the command line, or stdin when none of them is given and it is not a terminal.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,11 @@
 
 namespace spry {
 
-struct PromptFlags {
-  std::vector<std::string> prompts;
-  std::vector<std::string> chats;
-  std::vector<std::string> prompt_files;
-  std::string input;  // .jsonl
+// One of the flags that bring prompts.
+struct PromptSource {
+  enum class Kind { kPrompt, kChat, kFile, kLines };
+  Kind kind = Kind::kPrompt;
+  std::string value;  // the text, or the path of a file with it
 };
 
 struct PromptEntry {
@@ -22,8 +23,7 @@ struct PromptEntry {
   Result<PromptLine> line;
 };
 
-// In the order prompts, chats, files, lines. A bad line is an entry with its error; a file that
-// cannot be read is an error of the whole.
-Result<std::vector<PromptEntry>> GatherPrompts(const PromptFlags& flags);
+// A bad line is an entry with its error; a file that cannot be read is an error of the whole.
+Result<std::vector<PromptEntry>> GatherPrompts(std::span<const PromptSource> sources);
 
 }  // namespace spry

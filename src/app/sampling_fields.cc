@@ -1,6 +1,7 @@
 #include "app/sampling_fields.h"
 
 #include <charconv>
+#include <limits>
 #include <string_view>
 
 #include "app/flag_checks.h"
@@ -115,10 +116,17 @@ SamplingParams DefaultSampling(const SamplingDefaults& defaults) {
   return params;
 }
 
+SamplingParams DefaultChatSampling(const SamplingDefaults& defaults) {
+  SamplingParams params = DefaultSampling(defaults);
+  params.max_tokens = std::numeric_limits<int>::max();
+  return params;
+}
+
 void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
   const char* group = "Sampling";
-  parser.add_option("-n,--n", fields.n, "Answers to each prompt, up to 128 [1]")->group(group);
-  parser.add_option("--max-tokens", fields.max_tokens, "Most tokens to generate [16]")
+  parser
+      .add_option("--max-tokens", fields.max_tokens,
+                  "Most tokens to generate [16; for a chat what the model's length leaves]")
       ->group(group);
   parser.add_option("--min-tokens", fields.min_tokens, "No end or stop id before that many [0]")
       ->group(group);
@@ -152,14 +160,6 @@ void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
       ->group(group);
   const auto set_ignore_eos = [&fields](int64_t) { fields.ignore_eos = true; };
   parser.add_flag_function("--ignore-eos", set_ignore_eos, "Go on past the model's end ids")
-      ->group(group);
-  parser
-      .add_option("--logprobs", fields.logprobs,
-                  "Report the log-probabilities of the token and of that many others (--json)")
-      ->group(group);
-  parser
-      .add_option("--prompt-logprobs", fields.prompt_logprobs,
-                  "The same of each token of the prompt; --max-tokens 0 scores it alone")
       ->group(group);
 }
 

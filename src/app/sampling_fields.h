@@ -37,8 +37,11 @@ struct SamplingFields {
 
 // Where a request of this model starts from: its generation_config where that speaks.
 SamplingParams DefaultSampling(const SamplingDefaults& defaults);
+// The same for an answer in a chat, which goes on to its end or to what the model's length leaves.
+SamplingParams DefaultChatSampling(const SamplingDefaults& defaults);
 
-// All fields but the seed, which is a flag of the engine.
+// How tokens are chosen and where the output ends. Not the seed, which AddModelFlags has, nor what
+// only some commands can show: several answers, log-probabilities.
 void AddSamplingFlags(CLI::App& parser, SamplingFields& fields);
 
 }  // namespace spry

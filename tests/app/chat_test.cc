@@ -76,11 +76,16 @@ TEST_F(ChatTest, WhatCannotBeAnsweredIsSaidAndNotKept) {
       "{% if messages[-1].content == 'long' %}{{ 'a' * 70 }}{% endif %}"
       "{{ 'abcdefgh'[messages|length] }}");
   const ProgramResult r =
-      Chat("bad\nlong\n/fly\n/save\n/save no/such/folder\nhello\n/exit\nnever\n");
+      Chat("bad\nlong\n/fly\n/save\n/save no/such/folder\n/exit now\nhello\nlong\n/exit \nnever\n");
   EXPECT_EQ(r.exit_code, 1);
   EXPECT_EQ(r.out, Answer(1) + "\n");
   EXPECT_THAT(r.err, HasSubstr("not today"));
-  EXPECT_THAT(r.err, HasSubstr("the prompt has 71 tokens"));
+  // A dialogue that has grown too long can be given up.
+  EXPECT_THAT(r.err,
+              HasSubstr("the prompt has 71 tokens; with a max_model_len of 64 it may have at "
+                        "most 63: shorten it\n"));
+  EXPECT_THAT(r.err, HasSubstr("shorten it; /clear forgets what was said\n"));
+  EXPECT_THAT(r.err, HasSubstr("/exit takes nothing behind it"));
   EXPECT_THAT(r.err, HasSubstr("there is no command /fly"));
   EXPECT_THAT(r.err, HasSubstr("/save needs the name of a file"));
   EXPECT_THAT(r.err, HasSubstr("no/such/folder cannot be written"));

@@ -105,6 +105,7 @@ TEST(FlagsTest, EachFlagReachesItsOption) {
   EXPECT_EQ(engine.runner.kv, DType::kF32);
   EXPECT_EQ(p.model.checkpoint.load_format, LoadFormat::kDummy);
   EXPECT_EQ(p.model.checkpoint.quantization, DType::kQ8_0);
+  EXPECT_EQ(p.model.seed, 7u);
   EXPECT_EQ(p.model.checkpoint.seed, 7u);
   EXPECT_EQ(engine.seed, 7u);
   EXPECT_EQ(engine.runner.memory.max_model_len, 100);
@@ -120,8 +121,8 @@ TEST(FlagsTest, EachFlagReachesItsOption) {
 }
 
 TEST(FlagsTest, SamplingFlagsGoOverTheModelsDefaults) {
-  const Parsed p = Parse({"m", "--temperature", "0", "--stop-token-ids", "5,6", "--ignore-eos",
-                          "--logprobs", "0", "--max-tokens", "3"});
+  const Parsed p = Parse(
+      {"m", "--temperature", "0", "--stop-token-ids", "5,6", "--ignore-eos", "--max-tokens", "3"});
   ASSERT_EQ(p.error, "");
   SamplingParams params = DefaultSampling({.temperature = 0.6, .top_p = 0.9, .top_k = 50});
   EXPECT_EQ(params.temperature, 0.6);
@@ -131,7 +132,6 @@ TEST(FlagsTest, SamplingFlagsGoOverTheModelsDefaults) {
   EXPECT_EQ(params.top_k, 50);
   EXPECT_EQ(params.stop_token_ids, (std::vector<TokenId>{TokenId(5), TokenId(6)}));
   EXPECT_TRUE(params.ignore_eos);
-  EXPECT_EQ(params.logprobs, 0);
   EXPECT_EQ(params.max_tokens, 3);
 }
 

@@ -1,4 +1,5 @@
 // spry generate from outside, on the null device: whatever it samples is known beforehand.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,6 +25,10 @@ std::vector<json::object> Lines(const std::string& text) {
     at = end + 1;
   }
   return lines;
+}
+
+std::string JoinedIds(const std::vector<int>& ids) {
+  return fmt::format("{}", fmt::join(ids, " "));
 }
 
 std::vector<int> Ids(const json::object& line) {
@@ -91,7 +96,12 @@ TEST_F(GenerateTest, ChoicesAreLinesOfTheirOwn) {
     EXPECT_EQ(Ids(lines[i]), i < 3 ? Expected({5, 6, 7}, 2) : Expected({8}, 1));
   }
   const ProgramResult text = Generate("--input in.jsonl -n 2");
-  EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 5);
+  const std::string long_answer = JoinedIds(Expected({5, 6, 7}, 2)) + "\n";
+  const std::string short_answer = JoinedIds(Expected({8}, 1)) + "\n";
+  EXPECT_EQ(text.out, "== in.jsonl:1, answer 1\n" + long_answer + "== in.jsonl:1, answer 2\n" +
+                          long_answer + "== in.jsonl:1, answer 3\n" + long_answer +
+                          "== in.jsonl:2, answer 1\n" + short_answer + "== in.jsonl:2, answer 2\n" +
+                          short_answer);
 }
 
 TEST_F(GenerateTest, APromptCanBeScoredAlone) {
@@ -202,8 +212,9 @@ TEST_F(GenerateTest, TextComesFromFlagsFilesAndStdin) {
   const ProgramResult piped =
       Shell("echo abc | \"$SPRY\" generate m --load-format dummy --device null" + flags);
   EXPECT_EQ(piped.out, expected) << piped.err;
-  EXPECT_EQ(Generate("--prompt abc --prompt z" + flags).out,
-            expected + Spelled(Expected({25}, 3)) + "\n");
+  EXPECT_EQ(Generate("--prompt z --prompt-file prompt.txt --prompt abc" + flags).out,
+            "== --prompt 1\n" + Spelled(Expected({25}, 3)) + "\n== prompt.txt\n" + expected +
+                "== --prompt 3\n" + expected);
 }
 
 TEST_F(GenerateTest, AChatMessageGoesThroughTheTemplate) {
@@ -213,10 +224,21 @@ TEST_F(GenerateTest, AChatMessageGoesThroughTheTemplate) {
             "{% for m in messages %}\n{{- m.content -}}\n{% endfor %}\n"
             "{%- if add_generation_prompt %}c{% endif %}");
   const ProgramResult r = Generate("--chat ab --prompt z --max-tokens 2");
-  EXPECT_EQ(r.out, Spelled(Expected({25}, 2)) + "\n" + Spelled(Expected({0, 1, 2}, 2)) + "\n")
+  EXPECT_EQ(r.out, "== --chat 1\n" + Spelled(Expected({0, 1, 2}, 2)) + "\n== --prompt 2\n" +
+                       Spelled(Expected({25}, 2)) + "\n")
       << r.err;
+  // An answer in a chat is not cut at a length that nobody asked for.
+  EXPECT_EQ(Generate("--chat ab").out, Spelled(Expected({0, 1, 2}, 61)) + "\n");
   WriteText(folder_ / "m" / "chat_template.jinja", "{{ raise_exception('not today') }}");
   EXPECT_THAT(Generate("--chat a").err, HasSubstr("not today"));
+}
+
+TEST_F(GenerateTest, LogprobsNeedTheFormThatShowsThem) {
+  for (const char* flag : {"--logprobs 1", "--prompt-logprobs 1"}) {
+    const ProgramResult r = Generate(std::string("--prompt a ") + flag);
+    EXPECT_EQ(r.exit_code, 2);
+    EXPECT_THAT(r.err, HasSubstr("requires --json"));
+  }
 }
 
 TEST_F(GenerateTest, RunAheadChangesNothing) {

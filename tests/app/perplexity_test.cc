@@ -59,7 +59,7 @@ TEST(PerplexityTest, IsThatOfTheSecondHalvesOfItsWindows) {
   const auto count = static_cast<double>(scores.size());
 
   auto engine = MakeEngine();
-  const auto result = MeasurePerplexity(*engine, text, bos);
+  const auto result = MeasurePerplexity(*engine, text, kWindow, bos);
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->windows, 3);
   EXPECT_EQ(result->scored_tokens, 3 * 16);
@@ -67,16 +67,16 @@ TEST(PerplexityTest, IsThatOfTheSecondHalvesOfItsWindows) {
   EXPECT_NEAR(result->value, std::exp(mean), 1e-7);
   EXPECT_NEAR(result->error, std::exp(mean) * std::sqrt(squares / count / (count - 1)), 1e-6);
   EXPECT_GT(result->nll, 1.0);
-  EXPECT_NE(MeasurePerplexity(*engine, text, std::nullopt)->nll, result->nll);
+  EXPECT_NE(MeasurePerplexity(*engine, text, kWindow, std::nullopt)->nll, result->nll);
 }
 
 TEST(PerplexityTest, ATextShorterThanAWindowIsRefused) {
   auto engine = MakeEngine();
-  const auto refused = MeasurePerplexity(*engine, Text(kWindow - 1), std::nullopt);
+  const auto refused = MeasurePerplexity(*engine, Text(kWindow - 1), kWindow, std::nullopt);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("32 tokens"), std::string::npos);
   EXPECT_NE(refused.status().message().find("--max-model-len"), std::string::npos);
-  EXPECT_TRUE(MeasurePerplexity(*engine, Text(kWindow), std::nullopt).ok());
+  EXPECT_TRUE(MeasurePerplexity(*engine, Text(kWindow), kWindow, std::nullopt).ok());
 }
 
 }  // namespace

@@ -42,6 +42,19 @@ TEST_F(ProgramTest, WrongCommandLinesAreOneLineAndTwo) {
   }
 }
 
+TEST_F(ProgramTest, WhatIsUnknownIsNamed) {
+  for (const auto& [arguments, message] : std::vector<std::pair<std::string, std::string>>{
+           {"fly", "there is no command 'fly'"},
+           {"bench fly", "there is no command 'fly'"},
+           {"-hf some/model", "there is no flag -hf"},
+           {"serve -hf some/model", "there is no flag -hf"},
+           {"generate m --fly", "--fly"}}) {
+    const ProgramResult r = Spry(arguments);
+    EXPECT_EQ(r.exit_code, 2) << arguments;
+    EXPECT_THAT(r.err, HasSubstr(message)) << arguments;
+  }
+}
+
 // Whatever prints says so when nobody can read it.
 TEST_F(ProgramTest, AClosedOrFullStdoutIsAnError) {
   MakeModel("m");

@@ -83,6 +83,12 @@ def test_completions_among_others(server, wanted, ask):
     assert answers == 3 * wanted
 
 
+def test_the_seed_flag_is_the_requests_seed(wanted):
+    flags = ["--prompt", STORY, "--temperature", "0.8", "--seed", "1", "--max-tokens", "48"]
+    (line,) = generate(*flags)
+    assert [(line["token_ids"], line["text"], line["finish_reason"])] == wanted[1]
+
+
 def test_prompt_of_ids(server, wanted):
     ids = server.ask("POST", "/tokenize", {"prompt": STORY})[2]["tokens"]
     assert whole(server, {**REQUESTS[1], "prompt": ids}) == wanted[1]
@@ -99,7 +105,7 @@ def test_greedy_chats(server):
 
 
 def test_seeded_chat(server, tmp_path):
-    """By the ids of its prompt, for `spry generate --chat` takes no seed for each request."""
+    """By the ids of its prompt, for `spry generate --chat` has no system message."""
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": CHATS[0]}]
     sampling = {"temperature": 0.9, "seed": 17, "max_tokens": 40}
     ids = server.ask("POST", "/tokenize", {"messages": messages})[2]["tokens"]
