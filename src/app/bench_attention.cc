@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/device_peaks.h"
 #include "app/devices.h"
 #include "app/flag_checks.h"
 #include "app/flags.h"
@@ -110,11 +111,11 @@ std::string Share(double value, double peak) {
 }
 
 std::string ToLine(const AttentionFlags& flags, const AttentionShape& shape, double us,
-                   const DeviceInfo& info, double peer_us) {
+                   const DevicePeaks& peaks, double peer_us) {
   const double gb_per_s = shape.KvBytes(flags) / us * 1e-3;
   const double tflops = shape.Flops(flags) / us * 1e-6;
   const std::string share =
-      shape.is_prefill() ? Share(tflops, info.peak_tflops) : Share(gb_per_s, info.peak_gb_per_s);
+      shape.is_prefill() ? Share(tflops, peaks.tflops) : Share(gb_per_s, peaks.gb_per_s);
   const std::string peer =
       peer_us == 0 ? "" : fmt::format("   peer {:9.2f} us, ours {:5.2f}x", peer_us, us / peer_us);
   return fmt::format("{:<8} {:>4} x {:<6} {:10.2f} us {:9.1f} GB/s {:9.2f} TFLOP/s{}{}\n",
@@ -139,15 +140,16 @@ Result<int> RunAttention(const AttentionFlags& flags) {
     }
   }
   SPRY_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, OpenDevice(flags.device));
-  const DeviceInfo info = device->info();
+  // The CPU computes attention in f32, whatever the KV is kept in.
+  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(*device, flags.device, DType::kF32));
   SPRY_RETURN_IF_ERROR(WriteStdout(fmt::format(
       "attention on {} ({}): {}/{} heads of {}, {} with {} KV, blocks of {}; batch x context\n",
-      device->name(), info.description, flags.heads, flags.kv_heads, flags.head_dim,
+      device->name(), device->info().description, flags.heads, flags.kv_heads, flags.head_dim,
       Traits(flags.dtype).name, Traits(flags.kv).name, flags.block_size)));
   for (size_t i = 0; i < shapes.size(); ++i) {
     SPRY_ASSIGN_OR_RETURN(const double us, MeasureShape(*device, flags, shapes[i]));
     const double peer_us = flags.peer_us.empty() ? 0 : flags.peer_us[i];
-    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(flags, shapes[i], us, info, peer_us)));
+    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(flags, shapes[i], us, peaks, peer_us)));
   }
   return kExitDone;
 }
@@ -197,7 +199,8 @@ Command AddBenchAttention(CLI::App& parent) {
   CLI::App& parser = *parent.add_subcommand("attention", "Time of the attention op by shape");
   parser.footer(
       "GB/s counts keys and values read; TFLOP/s the two products over visible positions. The\n"
-      "share is of the card's memory bandwidth for decode, of its 16-bit products for prefill.\n\n"
+      "share is of the memory's bandwidth for decode, of the most products for prefill: a card's\n"
+      "nominal figures, or what `spry bench machine` measures.\n\n"
       "Example:\n  spry bench attention --device cuda --decode 1x16384,64x4096 --no-prefill");
   AddShapeFlags(parser, *flags);
   AddDeviceFlags(parser, flags->device);

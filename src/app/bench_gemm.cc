@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/device_peaks.h"
 #include "app/devices.h"
 #include "app/flag_checks.h"
 #include "app/flags.h"
@@ -22,7 +23,7 @@ namespace spry {
 namespace {
 
 constexpr int64_t kColdBytes = int64_t{256} << 20;
-constexpr int kMostCopies = 96;
+constexpr int kMostCopies = 1024;
 constexpr int kMostRows = 1 << 16;
 
 constexpr std::array<Choice<DType>, 3> kComputeTypes = {
@@ -67,13 +68,13 @@ WeightHandle Handle(int copy, DType dtype, const Shape& shape,
 }
 
 std::string ToLine(const SizePair& shape, int rows, double us, int64_t bytes,
-                   const DeviceInfo& info) {
+                   const DevicePeaks& peaks) {
   const double gb_per_s = static_cast<double>(bytes) / us * 1e-3;
   const double tflops = 2.0 * rows * static_cast<double>(shape.first * shape.second) / us * 1e-6;
   std::string share;
-  if (info.peak_gb_per_s > 0 && info.peak_tflops > 0) {
-    const double memory = gb_per_s / info.peak_gb_per_s;
-    const double products = tflops / info.peak_tflops;
+  if (peaks.gb_per_s > 0 && peaks.tflops > 0) {
+    const double memory = gb_per_s / peaks.gb_per_s;
+    const double products = tflops / peaks.tflops;
     share = fmt::format("  {:5.1f}% of {}", 100.0 * std::max(memory, products),
                         memory > products ? "memory" : "products");
   }
@@ -81,7 +82,8 @@ std::string ToLine(const SizePair& shape, int rows, double us, int64_t bytes,
                      shape.first, shape.second, rows, us, gb_per_s, tflops, share);
 }
 
-Status MeasureShape(Device& device, const GemmFlags& flags, const SizePair& size) {
+Status MeasureShape(Device& device, const DevicePeaks& peaks, const GemmFlags& flags,
+                    const SizePair& size) {
   const int64_t bytes = size.first * RowBytes(flags.weight, size.second);
   const Shape shape{size.first, size.second};
   const auto weight_bytes = WeightBytes(bytes);
@@ -104,7 +106,7 @@ Status MeasureShape(Device& device, const GemmFlags& flags, const SizePair& size
   SPRY_RETURN_IF_ERROR(timer.Start(std::vector<RowBlocks>(most_rows)));
   for (const int rows : flags.rows) {
     SPRY_ASSIGN_OR_RETURN(const double us, timer.Measure(std::vector<TimedRow>(rows)));
-    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(size, rows, us, bytes, device.info())));
+    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(size, rows, us, bytes, peaks)));
   }
   return {};
 }
@@ -121,8 +123,9 @@ Result<int> RunGemm(const GemmFlags& flags) {
   SPRY_RETURN_IF_ERROR(WriteStdout(fmt::format(
       "linear on {} ({}): {} weights, {}; N x K\n", device->name(), device->info().description,
       Traits(flags.weight).name, Traits(flags.compute).name)));
+  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(*device, flags.device, flags.weight));
   for (const SizePair& shape : flags.shapes) {
-    SPRY_RETURN_IF_ERROR(MeasureShape(*device, flags, shape));
+    SPRY_RETURN_IF_ERROR(MeasureShape(*device, peaks, flags, shape));
   }
   return kExitDone;
 }
@@ -133,8 +136,9 @@ Command AddBenchGemm(CLI::App& parent) {
   const auto flags = std::make_shared<GemmFlags>();
   CLI::App& parser = *parent.add_subcommand("gemm", "Time of the linear op by shape and rows");
   parser.footer(
-      "GB/s counts the weight as stored; TFLOP/s is 2 M N K. The share is of the card's memory\n"
-      "bandwidth or of its 16-bit products, whichever is larger.\n\n"
+      "GB/s counts the weight as stored; TFLOP/s is 2 M N K. The share is of the\n"
+      "memory's bandwidth or of the most products that can be made, whichever is larger: a card's\n"
+      "nominal figures, or what `spry bench machine` measures.\n\n"
       "Example:\n  spry bench gemm --device cuda --shapes 28672x4096 --rows 1,64,128");
   const char* group = "Benchmark";
   AddSizePairs(parser, "--shapes", flags->shapes,

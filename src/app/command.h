@@ -33,6 +33,7 @@ Command AddBenchOverhead(CLI::App& parent);
 Command AddBenchAttention(CLI::App& parent);
 Command AddBenchGemm(CLI::App& parent);
 Command AddBenchPerplexity(CLI::App& parent);
+Command AddBenchMachine(CLI::App& parent);
 Command AddInspect(CLI::App& parent);
 Command AddBackends(CLI::App& parent);
 

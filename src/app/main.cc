@@ -61,14 +61,14 @@ int Run(int argc, char** argv) {
       "`spry COMMAND --help` shows the flags and an example of each.\n\n"
       "Example:\n  spry generate model.gguf --prompt 'Once upon a time'");
   CLI::App& bench = *parser.add_subcommand(
-      "bench", "Measure latency, throughput, host cost, single ops, perplexity");
+      "bench", "Measure latency, throughput, host cost, single ops, perplexity, the machine");
   bench.require_subcommand(1);
   bench.footer("Example:\n  spry bench latency model.gguf --batch-size 8");
   const Command commands[] = {
       AddGenerate(parser),      AddChat(parser),           AddServe(parser),
       AddBenchLatency(bench),   AddBenchThroughput(bench), AddBenchOverhead(bench),
       AddBenchAttention(bench), AddBenchGemm(bench),       AddBenchPerplexity(bench),
-      AddInspect(parser),       AddBackends(parser),
+      AddBenchMachine(bench),   AddInspect(parser),        AddBackends(parser),
   };
 
   try {

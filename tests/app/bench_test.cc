@@ -161,5 +161,24 @@ TEST_F(BenchTest, PerplexityNeedsATokenizer) {
   EXPECT_THAT(r.err, HasSubstr("no tokenizer"));
 }
 
+// Every level and every kind of product is measured; how fast they are is the machine's business.
+TEST_F(BenchTest, TheMachineHasItsLimits) {
+  const ProgramResult r = Spry("bench machine --threads 1 --json machine.json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("avx2 float32"));
+  const json::object out = json::parse(ReadText(folder_ / "machine.json")).as_object();
+  EXPECT_EQ(out.at("threads"), 1);
+  const json::array& reads = out.at("reads").as_array();
+  EXPECT_EQ(reads.back().at("from"), "memory");
+  for (const json::value& read : reads) {
+    EXPECT_GT(read.at("one_thread_gb_per_s").to_number<double>(), 0.1);
+  }
+  const json::array& products = out.at("products").as_array();
+  EXPECT_GE(products.size(), 2u);
+  for (const json::value& product : products) {
+    EXPECT_GT(product.at("one_thread_tops").to_number<double>(), 1e-3);
+  }
+}
+
 }  // namespace
 }  // namespace spry

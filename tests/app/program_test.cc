@@ -17,9 +17,9 @@ using ::testing::StartsWith;
 
 TEST_F(ProgramTest, VersionAndHelp) {
   EXPECT_THAT(Spry("--version").out, ::testing::ContainsRegex("^spry [0-9]+\\.[0-9]+\\.[0-9]+\n$"));
-  for (const char* command :
-       {"", "generate", "chat", "bench", "bench latency", "bench throughput", "bench overhead",
-        "bench attention", "bench gemm", "inspect", "backends"}) {
+  for (const char* command : {"", "generate", "chat", "bench", "bench latency", "bench throughput",
+                              "bench overhead", "bench attention", "bench gemm", "bench perplexity",
+                              "bench machine", "inspect", "backends"}) {
     const ProgramResult r = Spry(std::string(command) + " --help");
     EXPECT_EQ(r.exit_code, 0) << command;
     EXPECT_THAT(r.out, HasSubstr("Example")) << command;

@@ -39,6 +39,32 @@ TEST_F(MachineTest, ThreadsOfACoreCountOnce) {
   EXPECT_EQ(CountPhysicalCores(unknown, Path("cpu")), 2);
 }
 
+TEST_F(MachineTest, DataCachesNearestFirst) {
+  const auto cache = [this](int index, const char* level, const char* type, const char* size,
+                            const char* shared) {
+    const std::string folder = "cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    Write(folder + "level", level);
+    Write(folder + "type", type);
+    Write(folder + "size", size);
+    Write(folder + "shared_cpu_list", shared);
+  };
+  cache(0, "3", "Unified", "32M\n", "0-3,8,10-11\n");
+  cache(1, "1", "Instruction", "64K\n", "0\n");
+  cache(2, "1", "Data", "32K\n", "0\n");
+  cache(3, "2", "Unified", "1024K\n", "0,4\n");
+  const std::vector<CacheLevel> caches = ReadCaches(Path("cpu"));
+  ASSERT_EQ(caches.size(), 3u);
+  EXPECT_EQ(caches[0].name, "L1");
+  EXPECT_EQ(caches[0].bytes, 32 << 10);
+  EXPECT_EQ(caches[0].sharers, 1);
+  EXPECT_EQ(caches[1].bytes, 1 << 20);
+  EXPECT_EQ(caches[1].sharers, 2);
+  EXPECT_EQ(caches[2].name, "L3");
+  EXPECT_EQ(caches[2].bytes, 32 << 20);
+  EXPECT_EQ(caches[2].sharers, 7);
+  EXPECT_TRUE(ReadCaches(Path("nothing")).empty());
+}
+
 TEST_F(MachineTest, TheTightestGroupLimits) {
   const std::string self = Write("self", "12:cpu:/elsewhere\n0::/a/b\n");
   Write("cg/a/b/cpu.max", "max 100000\n");

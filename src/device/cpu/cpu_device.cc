@@ -13,13 +13,6 @@
 namespace spry {
 namespace {
 
-int DefaultThreads() {
-  const int cores = CountPhysicalCores(AllowedCpus(), kTopologyRoot);
-  const CgroupLimits limits = ReadCgroupLimits(kSelfCgroup, kCgroupRoot);
-  const int quota = static_cast<int>(std::min(limits.cpus.value_or(cores), 1.0 * cores));
-  return std::max(quota, 1);
-}
-
 // Bytes of a part of a weight that `op` reads. Embedding tables keep the checkpoint's form, and so
 // do matrices unless they are packed; small vectors and tables become f32.
 int64_t PartBytes(const WeightHandle& part, const WeightRecord& weight, OpId op, DType compute,
@@ -126,6 +119,13 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
+int DefaultCpuThreads() {
+  const int cores = CountPhysicalCores(AllowedCpus(), kTopologyRoot);
+  const CgroupLimits limits = ReadCgroupLimits(kSelfCgroup, kCgroupRoot);
+  const int quota = static_cast<int>(std::min(limits.cpus.value_or(cores), 1.0 * cores));
+  return std::max(quota, 1);
+}
+
 Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return InvalidArgument(
@@ -135,7 +135,7 @@ Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options) {
   }
   SPRY_ASSIGN_OR_RETURN(const KernelChoice kernels,
                         ChooseKernels(options.isa, DetectCpuFeatures()));
-  const int threads = options.threads > 0 ? options.threads : DefaultThreads();
+  const int threads = options.threads > 0 ? options.threads : DefaultCpuThreads();
   SPRY_ASSIGN_OR_RETURN(std::shared_ptr<WorkerPool> pool, WorkerPool::Create(threads));
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(pool), kernels));
 }

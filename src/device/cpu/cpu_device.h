@@ -18,6 +18,9 @@ struct CpuDeviceOptions {
   CpuIsa isa = CpuIsa::kAuto;
 };
 
+// What threads = 0 means.
+int DefaultCpuThreads();
+
 // InvalidArgument when the machine lacks `isa`, naming what is missing.
 Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options);
 

@@ -1,10 +1,12 @@
 #include "device/cpu/machine.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -46,6 +48,27 @@ std::optional<std::string> OwnGroup(const std::string& self_cgroup) {
   return std::nullopt;
 }
 
+// "32768K" or "32M".
+int64_t ParseCacheBytes(const std::string& text) {
+  std::istringstream fields(text);
+  int64_t count = 0;
+  char unit = 0;
+  fields >> count >> unit;
+  return unit == 'K' ? count << 10 : unit == 'M' ? count << 20 : count;
+}
+
+// CPUs in a list such as "0-3,8".
+int CountListed(const std::string& list) {
+  std::istringstream ranges(list);
+  int count = 0;
+  for (std::string range; std::getline(ranges, range, ',');) {
+    int first = 0, last = 0;
+    const int found = std::sscanf(range.c_str(), "%d-%d", &first, &last);
+    count += found == 2 ? last - first + 1 : found;
+  }
+  return count;
+}
+
 }  // namespace
 
 CpuFeatures DetectCpuFeatures() {
@@ -85,6 +108,22 @@ int CountPhysicalCores(std::span<const int> cpus, const std::string& topology_ro
     }
   }
   return static_cast<int>(cores.size()) + unknown;
+}
+
+std::vector<CacheLevel> ReadCaches(const std::string& topology_root) {
+  std::vector<CacheLevel> caches;
+  for (int i = 0;; ++i) {
+    const std::string folder = fmt::format("{}/cpu0/cache/index{}", topology_root, i);
+    const std::string level = FirstLine(folder + "/level");
+    if (level.empty()) break;
+    const int64_t bytes = ParseCacheBytes(FirstLine(folder + "/size"));
+    if (FirstLine(folder + "/type") == "Instruction" || bytes == 0) continue;
+    caches.push_back({.name = "L" + level,
+                      .bytes = bytes,
+                      .sharers = std::max(1, CountListed(FirstLine(folder + "/shared_cpu_list")))});
+  }
+  std::ranges::sort(caches, {}, &CacheLevel::bytes);
+  return caches;
 }
 
 CgroupLimits ReadCgroupLimits(const std::string& self_cgroup, const std::string& cgroup_root) {

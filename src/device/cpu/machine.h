@@ -25,6 +25,14 @@ std::vector<int> AllowedCpus();
 int CountPhysicalCores(std::span<const int> cpus, const std::string& topology_root);
 inline constexpr char kTopologyRoot[] = "/sys/devices/system/cpu";
 
+// The data caches of the first CPU, nearest first; none where the system does not tell.
+struct CacheLevel {
+  std::string name;  // "L2"
+  int64_t bytes = 0;
+  int sharers = 1;  // CPUs that have it in common
+};
+std::vector<CacheLevel> ReadCaches(const std::string& topology_root);
+
 // The tightest cgroup v2 limits on this process, in CPUs and in bytes; nothing without a limit.
 struct CgroupLimits {
   std::optional<double> cpus;
