@@ -114,8 +114,9 @@ std::string ToLine(const AttentionFlags& flags, const AttentionShape& shape, dou
                    const DevicePeaks& peaks, double peer_us) {
   const double gb_per_s = shape.KvBytes(flags) / us * 1e-3;
   const double tflops = shape.Flops(flags) / us * 1e-6;
+  // The CPU computes attention in f32, whatever the KV is kept in; a card has one figure.
   const std::string share =
-      shape.is_prefill() ? Share(tflops, peaks.tflops) : Share(gb_per_s, peaks.gb_per_s);
+      shape.is_prefill() ? Share(tflops, peaks.f32_tflops) : Share(gb_per_s, peaks.gb_per_s);
   const std::string peer =
       peer_us == 0 ? "" : fmt::format("   peer {:9.2f} us, ours {:5.2f}x", peer_us, us / peer_us);
   return fmt::format("{:<8} {:>4} x {:<6} {:10.2f} us {:9.1f} GB/s {:9.2f} TFLOP/s{}{}\n",
@@ -140,8 +141,7 @@ Result<int> RunAttention(const AttentionFlags& flags) {
     }
   }
   SPRY_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, OpenDevice(flags.device));
-  // The CPU computes attention in f32, whatever the KV is kept in.
-  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(*device, flags.device, DType::kF32));
+  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(*device, flags.device));
   SPRY_RETURN_IF_ERROR(WriteStdout(fmt::format(
       "attention on {} ({}): {}/{} heads of {}, {} with {} KV, blocks of {}; batch x context\n",
       device->name(), device->info().description, flags.heads, flags.kv_heads, flags.head_dim,

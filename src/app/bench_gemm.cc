@@ -67,14 +67,19 @@ WeightHandle Handle(int copy, DType dtype, const Shape& shape,
           }};
 }
 
-std::string ToLine(const SizePair& shape, int rows, double us, int64_t bytes,
-                   const DevicePeaks& peaks) {
-  const double gb_per_s = static_cast<double>(bytes) / us * 1e-3;
+int64_t WeightBytesOf(const GemmFlags& flags, const SizePair& shape) {
+  return shape.first * RowBytes(flags.weight, shape.second);
+}
+
+std::string ToLine(const GemmFlags& flags, const DevicePeaks& peaks, const SizePair& shape,
+                   int rows, double us) {
+  const double gb_per_s = static_cast<double>(WeightBytesOf(flags, shape)) / us * 1e-3;
   const double tflops = 2.0 * rows * static_cast<double>(shape.first * shape.second) / us * 1e-6;
   std::string share;
-  if (peaks.gb_per_s > 0 && peaks.tflops > 0) {
+  const double peak_tflops = peaks.TflopsFor(flags.weight);
+  if (peaks.gb_per_s > 0 && peak_tflops > 0) {
     const double memory = gb_per_s / peaks.gb_per_s;
-    const double products = tflops / peaks.tflops;
+    const double products = tflops / peak_tflops;
     share = fmt::format("  {:5.1f}% of {}", 100.0 * std::max(memory, products),
                         memory > products ? "memory" : "products");
   }
@@ -84,7 +89,7 @@ std::string ToLine(const SizePair& shape, int rows, double us, int64_t bytes,
 
 Status MeasureShape(Device& device, const DevicePeaks& peaks, const GemmFlags& flags,
                     const SizePair& size) {
-  const int64_t bytes = size.first * RowBytes(flags.weight, size.second);
+  const int64_t bytes = WeightBytesOf(flags, size);
   const Shape shape{size.first, size.second};
   const auto weight_bytes = WeightBytes(bytes);
   const TimedOp op{
@@ -106,7 +111,7 @@ Status MeasureShape(Device& device, const DevicePeaks& peaks, const GemmFlags& f
   SPRY_RETURN_IF_ERROR(timer.Start(std::vector<RowBlocks>(most_rows)));
   for (const int rows : flags.rows) {
     SPRY_ASSIGN_OR_RETURN(const double us, timer.Measure(std::vector<TimedRow>(rows)));
-    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(size, rows, us, bytes, peaks)));
+    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(flags, peaks, size, rows, us)));
   }
   return {};
 }
@@ -123,7 +128,7 @@ Result<int> RunGemm(const GemmFlags& flags) {
   SPRY_RETURN_IF_ERROR(WriteStdout(fmt::format(
       "linear on {} ({}): {} weights, {}; N x K\n", device->name(), device->info().description,
       Traits(flags.weight).name, Traits(flags.compute).name)));
-  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(*device, flags.device, flags.weight));
+  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(*device, flags.device));
   for (const SizePair& shape : flags.shapes) {
     SPRY_RETURN_IF_ERROR(MeasureShape(*device, peaks, flags, shape));
   }

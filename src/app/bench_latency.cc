@@ -11,9 +11,11 @@
 
 #include "app/bench_run.h"
 #include "app/command.h"
+#include "app/device_peaks.h"
 #include "app/flag_checks.h"
 #include "app/flags.h"
 #include "app/load_model.h"
+#include "app/op_profile.h"
 #include "app/percentiles.h"
 #include "app/write_text.h"
 
@@ -36,7 +38,10 @@ struct LatencyFlags {
   int iters = 30;
   bool tail_control = false;
   std::string output_json;
+  std::string profile;
 };
+
+constexpr int64_t kMaxProfiledSteps = 4096;
 
 struct Latencies {
   std::vector<double> seconds;  // per iteration
@@ -68,7 +73,8 @@ Status Warm(const LatencyFlags& flags, const LoadedModel& model,
   return {};
 }
 
-Status Measure(const LatencyFlags& flags, const LoadedModel& model, Latencies& latencies) {
+Result<std::vector<GenerationRequest>> MakeRequests(const LatencyFlags& flags,
+                                                    const LoadedModel& model) {
   SPRY_RETURN_IF_ERROR(
       CheckPrompts(*model.engine, flags.input_len, int64_t{flags.batch_size} * flags.input_len));
   std::mt19937_64 random(flags.model.engine.seed);
@@ -79,6 +85,11 @@ Status Measure(const LatencyFlags& flags, const LoadedModel& model, Latencies& l
         RandomPrompt(random, flags.input_len, kLow, RandomIdsEnd(model.config.vocab_size)),
         flags.output_len));
   }
+  return requests;
+}
+
+Status Measure(const LatencyFlags& flags, const LoadedModel& model,
+               std::span<const GenerationRequest> requests, Latencies& latencies) {
   SPRY_RETURN_IF_ERROR(Warm(flags, model, requests, latencies));
   latencies.steps.decode_us.reserve(
       std::min(int64_t{flags.iters} * flags.output_len, kMaxReservedSteps));
@@ -162,15 +173,35 @@ std::string ToText(const Latencies& latencies) {
   return text;
 }
 
+// One iteration more, with cold prefixes, so that prompts show too.
+Status ProfileOnce(const LatencyFlags& flags, const LoadedModel& model,
+                   std::span<const GenerationRequest> requests) {
+  Engine& engine = *model.engine;
+  StepProfile profile(engine.program().ops.size(), kMaxProfiledSteps);
+  engine.ResetPrefixCache();
+  SPRY_RETURN_IF_ERROR(engine.runner().Profile(&profile));
+  SPRY_ASSIGN_OR_RETURN(const RunTotals ignored,
+                        RunToEnd(engine, model.tokenizer.get(), requests, /*times=*/nullptr));
+  static_cast<void>(ignored);
+  SPRY_RETURN_IF_ERROR(engine.runner().Profile(nullptr));
+  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(engine.device(), flags.device));
+  SPRY_RETURN_IF_ERROR(WriteStdout(ProfileText(engine.program(), profile.steps(), peaks)));
+  return WriteFile(flags.profile, ProfileTrace(engine.program(), profile.steps()));
+}
+
 Result<int> RunLatency(const LatencyFlags& flags) {
   SPRY_RETURN_IF_ERROR(CheckWritable(flags.output_json));
+  SPRY_RETURN_IF_ERROR(CheckWritable(flags.profile));
   SPRY_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(flags.device, flags.model));
+  if (!flags.profile.empty()) SPRY_RETURN_IF_ERROR(model.engine->runner().Profile(nullptr));
+  SPRY_ASSIGN_OR_RETURN(const std::vector<GenerationRequest> requests, MakeRequests(flags, model));
   Latencies latencies;
-  SPRY_RETURN_IF_ERROR(Measure(flags, model, latencies));
+  SPRY_RETURN_IF_ERROR(Measure(flags, model, requests, latencies));
   SPRY_RETURN_IF_ERROR(WriteStdout(ToText(latencies)));
   if (!flags.output_json.empty()) {
     SPRY_RETURN_IF_ERROR(WriteFile(flags.output_json, ToJson(latencies)));
   }
+  if (!flags.profile.empty()) SPRY_RETURN_IF_ERROR(ProfileOnce(flags, model, requests));
   return kExitDone;
 }
 
@@ -213,6 +244,12 @@ Command AddBenchLatency(CLI::App& parent) {
           "to tell a noisy machine from a noisy engine")
       ->group(group);
   parser.add_option("--output-json", flags->output_json, "Write the results there, vLLM's keys")
+      ->type_name("FILE")
+      ->group(group);
+  parser
+      .add_option("--profile", flags->profile,
+                  "Run the batch once more, print the time of each kind of op and its share of "
+                  "the bound, and write when each op ran: a trace for Perfetto (CPU)")
       ->type_name("FILE")
       ->group(group);
   AddModelFlags(parser, flags->model);

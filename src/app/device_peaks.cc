@@ -1,18 +1,11 @@
 #include "app/device_peaks.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "device/cpu/machine_speed.h"
 
 namespace spry {
 namespace {
-
-// What such weights are multiplied as: int8 activations meet quantised ones.
-std::string_view FactorType(DType weight, const CpuFeatures& features) {
-  if (IsQuantized(weight)) return "int8";
-  return weight == DType::kBF16 && features.avx512_bf16 ? "bfloat16" : "float32";
-}
 
 CpuFeatures FeaturesOf(CpuIsa isa) {
   const CpuFeatures features = DetectCpuFeatures();
@@ -22,20 +15,26 @@ CpuFeatures FeaturesOf(CpuIsa isa) {
 
 }  // namespace
 
-Result<DevicePeaks> PeaksOf(const Device& device, const DeviceFlags& flags, DType weight) {
+Result<DevicePeaks> PeaksOf(const Device& device, const DeviceFlags& flags) {
   if (device.name() != "cpu") {
     const DeviceInfo info = device.info();
-    return DevicePeaks{.gb_per_s = info.peak_gb_per_s, .tflops = info.peak_tflops};
+    return DevicePeaks{.gb_per_s = info.peak_gb_per_s,
+                       .f32_tflops = info.peak_tflops,
+                       .bf16_tflops = info.peak_tflops,
+                       .int8_tflops = info.peak_tflops};
   }
-  const CpuFeatures features = FeaturesOf(flags.cpu.isa);
   const int threads = flags.cpu.threads > 0 ? flags.cpu.threads : DefaultCpuThreads();
-  SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed, MeasureMachine(threads, features));
+  SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed,
+                        MeasureMachine(threads, FeaturesOf(flags.cpu.isa)));
   DevicePeaks peaks{.gb_per_s = speed.reads.back().all_gb_per_s};
   for (const ProductSpeed& product : speed.products) {
-    if (product.type == FactorType(weight, features)) {
-      peaks.tflops = std::max(peaks.tflops, product.all_tops);
-    }
+    double& peak = product.type == "int8"       ? peaks.int8_tflops
+                   : product.type == "bfloat16" ? peaks.bf16_tflops
+                                                : peaks.f32_tflops;
+    peak = std::max(peak, product.all_tops);
   }
+  // Without instructions for pairs of bf16 they are widened.
+  peaks.bf16_tflops = std::max(peaks.bf16_tflops, peaks.f32_tflops);
   return peaks;
 }
 

@@ -11,10 +11,19 @@ namespace spry {
 
 struct DevicePeaks {
   double gb_per_s = 0;  // of memory; 0: not known
-  double tflops = 0;    // of products with weights of that type; 0: not known
+  // Products, in 1e12 operations a second, by what is multiplied; 0: not known.
+  double f32_tflops = 0;
+  double bf16_tflops = 0;
+  double int8_tflops = 0;
+
+  // int8 activations meet quantised weights.
+  double TflopsFor(DType weight) const {
+    if (IsQuantized(weight)) return int8_tflops;
+    return weight == DType::kBF16 ? bf16_tflops : f32_tflops;
+  }
 };
 
 // Measures for a few seconds where `device` is the CPU.
-Result<DevicePeaks> PeaksOf(const Device& device, const DeviceFlags& flags, DType weight);
+Result<DevicePeaks> PeaksOf(const Device& device, const DeviceFlags& flags);
 
 }  // namespace spry

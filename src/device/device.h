@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "device/launch_costs.h"
+#include "device/step_profile.h"
 #include "ops/attention/backend.h"
 #include "ops/fusion.h"
 #include "program/program.h"
@@ -63,6 +64,13 @@ class Executable {
 
   // One line on what a device with graphs made of steps, for the log; else empty.
   virtual std::string Stats() const { return {}; }
+
+  // For benchmarks: records the steps launched from now on, until `profile` is full or another
+  // (null: none) takes its place. Unimplemented where a step is not run op by op on the host.
+  virtual Status Profile(StepProfile* profile) {
+    static_cast<void>(profile);
+    return Unimplemented("only the CPU runs a step op by op and can say when each ran");
+  }
 
   // For benchmarks, after a last step has been polled: it launches work of that step again, so no
   // step may follow. Unimplemented where nothing is launched.

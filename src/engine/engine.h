@@ -75,6 +75,7 @@ class Engine {
   double kv_usage() const;
   const MemoryPlan& memory_plan() const { return runner_->memory_plan(); }
   const Program& program() const { return runner_->program(); }
+  const Device& device() const { return *device_; }
   Status CheckIntegrity() const { return scheduler_->CheckIntegrity(); }
   ModelRunner& runner() { return *runner_; }  // logits, for tests and perplexity
 

@@ -57,6 +57,7 @@ class ModelRunner {
   Status CopyLogits(std::span<float> logits) { return executable_->CopyLogits(logits); }
   // For benchmarks, with no step in flight and none to follow; see Executable.
   Result<LaunchCosts> MeasureLaunches() { return executable_->MeasureLaunches(); }
+  Status Profile(StepProfile* profile) { return executable_->Profile(profile); }
   std::string DeviceStats() const { return executable_->Stats(); }
 
  private:

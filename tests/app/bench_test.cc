@@ -180,5 +180,43 @@ TEST_F(BenchTest, TheMachineHasItsLimits) {
   }
 }
 
+TEST_F(BenchTest, AProfileSaysWhereAStepsTimeGoes) {
+  const std::string flags =
+      "bench latency m --load-format dummy --threads 1 --batch-size 2 --input-len 8 --output-len 4 "
+      "--num-iters-warmup 0 --num-iters 1 --profile trace.json --device ";
+  const ProgramResult r = Spry(flags + "cpu");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.out, ContainsRegex("Steps with prompts: 1 steps of 16.0 tokens\nop +ops "));
+  EXPECT_THAT(r.out, ContainsRegex("Decode steps: 3 steps of 2.0 tokens\nop +ops "));
+  EXPECT_THAT(r.out, ContainsRegex("\nattention +[0-9]+ +[0-9.]+ +[0-9.]+% +[0-9.]+ +[0-9.]+%\n"));
+  EXPECT_THAT(r.out, ContainsRegex("\nall +[0-9]+ +[0-9.]+ +100.0% "));
+
+  // Events of the ops lie behind one another, within the event of their step.
+  const json::array events =
+      json::parse(ReadText(folder_ / "trace.json")).at("traceEvents").as_array();
+  constexpr double kRounding = 2e-3;
+  double step_end = 0, end = 0;
+  int num_steps = 0;
+  for (const json::value& event : events) {
+    const double begin = event.at("ts").to_number<double>();
+    const double stop = begin + event.at("dur").to_number<double>();
+    if (event.at("tid") == 1) {
+      EXPECT_GE(begin + kRounding, step_end);
+      ++num_steps;
+      step_end = stop;
+      end = begin;
+    } else {
+      EXPECT_NEAR(begin, end, kRounding);
+      end = stop;
+      EXPECT_LE(end, step_end + kRounding);
+    }
+  }
+  EXPECT_EQ(num_steps, 4);
+  const ProgramResult refused = Spry(flags + "null");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("only the CPU runs a step op by op"));
+  EXPECT_EQ(refused.out, "");
+}
+
 }  // namespace
 }  // namespace spry

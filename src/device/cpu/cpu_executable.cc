@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,24 @@ int64_t CheckpointBytes(const Program& program, const OpRecord& op) {
     }
   }
   return bytes;
+}
+
+int64_t NowNanos() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::nanoseconds(now).count();
+}
+
+void CountWork(const StepState& state, ProfiledStep& profiled) {
+  profiled.tokens = state.header->num_tokens;
+  profiled.samples = state.header->num_samples;
+  profiled.seen_positions = profiled.read_positions = 0;
+  for (int32_t t = 0; t < profiled.tokens; ++t) {
+    if (state.token_rows[t] < 0) continue;  // padding
+    profiled.seen_positions += state.positions[t] + 1;
+    const bool ends_row =
+        t + 1 == profiled.tokens || state.token_rows[t + 1] != state.token_rows[t];
+    if (ends_row) profiled.read_positions += state.positions[t] + 1;
+  }
 }
 
 }  // namespace
@@ -71,9 +90,28 @@ void CpuExecutable::RunCalls(const void* context, Worker& worker) {
   }
 }
 
+void CpuExecutable::RunProfiledCalls(const void* context, Worker& worker) {
+  const CpuExecutable& self = *static_cast<const CpuExecutable*>(context);
+  ProfiledStep& profiled = *self.profiled_;
+  const bool records = worker.index() == 0;
+  if (records) profiled.begin_ns = NowNanos();
+  for (size_t i = 0; i < self.calls_.size(); ++i) {
+    self.calls_[i].run(self.calls_[i].args, self.ring_.state(), worker);
+    worker.Barrier();
+    if (records) profiled.op_end_ns[i] = NowNanos();
+  }
+  if (records) CountWork(self.ring_.state(), profiled);
+}
+
+Status CpuExecutable::Profile(StepProfile* profile) {
+  profile_ = profile;
+  return {};
+}
+
 Status CpuExecutable::Launch(StepId step) {
   ring_.SetStep(step);
-  pool_->Run(RunCalls, this);
+  profiled_ = profile_ == nullptr ? nullptr : profile_->Next();
+  pool_->Run(profiled_ == nullptr ? RunCalls : RunProfiledCalls, this);
   context_->kv().TouchAhead(ring_.slot(step));
   return {};
 }

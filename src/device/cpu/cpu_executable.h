@@ -32,6 +32,7 @@ class CpuExecutable final : public Executable {
   Result<const StepResult*> Poll(StepId step) override;
   RuleSlot RuleImage(int32_t slot) override { return ring_.state().rule_slot(slot); }
   Status CopyLogits(std::span<float> logits) override;
+  Status Profile(StepProfile* profile) override;
 
   // For tests of single ops: where a tensor of the program lies.
   Matrix Resolve(const Tensor& tensor) const { return context_->Resolve(tensor); }
@@ -43,11 +44,14 @@ class CpuExecutable final : public Executable {
                 MemoryRegion step_memory, std::unique_ptr<BindContext> context);
   Status Bind(const CpuBinding& binding);
   static void RunCalls(const void* context, Worker& worker);
+  static void RunProfiledCalls(const void* context, Worker& worker);
 
   std::shared_ptr<WorkerPool> pool_;
   StepRing ring_;
   std::unique_ptr<BindContext> context_;
-  std::vector<BoundCall> calls_;
+  std::vector<BoundCall> calls_;  // one for each op of the program
+  StepProfile* profile_ = nullptr;
+  ProfiledStep* profiled_ = nullptr;  // the step that runs; null: it is not recorded
 };
 
 }  // namespace spry
