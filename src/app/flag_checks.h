@@ -62,6 +62,18 @@ inline CLI::Validator NotEmpty() {
   return CLI::Validator(check, "");
 }
 
+// "*" or an origin as browsers send it. vLLM's flag takes a JSON list, whose brackets would become
+// part of an origin that nobody has.
+inline CLI::Validator Origin() {
+  const auto check = [](const std::string& text) {
+    const bool plain = text.find_first_of("[]\"' ") == std::string::npos;
+    if (text == "*" || (plain && text.find("://") != std::string::npos)) return std::string();
+    return fmt::format("'{}' is no origin; give * or origins like https://example.com, by commas",
+                       text);
+  };
+  return CLI::Validator(check, "");
+}
+
 // An integer of at least `low`.
 inline CLI::Validator AtLeast(int64_t low) {
   const auto check = [low](const std::string& text) {

@@ -98,8 +98,9 @@ TEST_F(ProgramTest, EmptyValuesAreRefusedByName) {
 TEST_F(ProgramTest, OriginsInVllmsFormAreRefused) {
   for (const char* origins : {R"('["http://page"]')", "page"}) {
     const ProgramResult r = Spry(std::string("serve m --allowed-origins ") + origins);
-    EXPECT_EQ(r.exit_code, 1) << origins;
-    EXPECT_THAT(r.err, StartsWith("spry: --allowed-origins has ")) << origins;
+    EXPECT_EQ(r.exit_code, 2) << origins;
+    EXPECT_THAT(r.err, StartsWith("spry: --allowed-origins: '")) << origins;
+    EXPECT_THAT(r.err, HasSubstr("is no origin; give * or origins like https://")) << origins;
   }
 }
 
