@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -28,7 +29,14 @@ Result<std::unique_ptr<AsyncEngine>> AsyncEngine::Start(std::unique_ptr<Engine> 
         fmt::format("the system gives no eventfd ({}); raise ulimit -n", std::strerror(errno)));
   }
   std::unique_ptr<AsyncEngine> async(new AsyncEngine(std::move(engine), options, event));
-  async->thread_ = std::thread([self = async.get()] { self->Run(); });
+  try {
+    async->thread_ = std::thread([self = async.get()] { self->Run(); });
+  } catch (const std::system_error& error) {
+    return ResourceExhausted(
+        fmt::format("the system refuses a thread for the engine: {}; raise the limit on threads "
+                    "(ulimit -u) or on virtual memory (ulimit -v)",
+                    error.code().message()));
+  }
   return async;
 }
 
@@ -41,7 +49,7 @@ AsyncEngine::AsyncEngine(std::unique_ptr<Engine> engine, const AsyncEngineOption
 
 AsyncEngine::~AsyncEngine() {
   Send({.kind = Command::Kind::kStop});
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   close(output_event_);
 }
 

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "server/api_error.h"
 #include "server/connection.h"
 #include "server/listener.h"
@@ -34,7 +33,7 @@ using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
 
 constexpr int kAcceptsAtOnce = 64;  // then others have their turn
 // Descriptors for everything that is no connection: model files, the log, devices.
-constexpr int kReservedDescriptors = 64;
+constexpr int64_t kReservedDescriptors = 64;
 // Connections over the limit that are told so at one time; further ones are just closed.
 constexpr int kRefusalsAtOnce = 64;
 // Until descriptors or memory may be free again.
@@ -50,6 +49,7 @@ struct Entrance {
       : socket(io.get_executor(), listening), pause(io.get_executor()) {}
   Stream socket;
   Timer pause;
+  bool waits = false;  // for a connection, or for the pause's end
 };
 
 void SetTcpOptions(int socket) {
@@ -83,6 +83,53 @@ void CallSafely(const std::function<void()>& call) {
   }
 }
 
+// Calls `ready` whenever the caller's descriptor can be read.
+class Watcher : public std::enable_shared_from_this<Watcher> {
+ public:
+  Watcher(asio::io_context& io, int descriptor, std::function<void()> ready)
+      : stream_(io.get_executor(), descriptor), ready_(std::move(ready)) {}
+  ~Watcher() { stream_.release(); }
+
+  void Await() {
+    if (waits_) return;
+    stream_.async_wait(Stream::wait_read, [self = shared_from_this()](const auto& error) {
+      self->waits_ = false;
+      if (error) return;
+      CallSafely(self->ready_);
+      self->Await();
+    });
+    waits_ = true;
+  }
+
+ private:
+  Stream stream_;
+  const std::function<void()> ready_;
+  bool waits_ = false;
+};
+
+// Calls `then` at each signal.
+class Catcher : public std::enable_shared_from_this<Catcher> {
+ public:
+  Catcher(asio::io_context& io, int signal, std::function<void()> then)
+      : signals_(io, signal), then_(std::move(then)) {}
+
+  void Await() {
+    if (waits_) return;
+    signals_.async_wait([self = shared_from_this()](const auto& error, int) {
+      self->waits_ = false;
+      if (error) return;
+      CallSafely(self->then_);
+      self->Await();
+    });
+    waits_ = true;
+  }
+
+ private:
+  asio::signal_set signals_;
+  const std::function<void()> then_;
+  bool waits_ = false;
+};
+
 class HttpServerImpl final : public HttpServer {
  public:
   HttpServerImpl(const HttpLimits& limits, HttpHandler handler) {
@@ -111,6 +158,7 @@ class HttpServerImpl final : public HttpServer {
   void AcceptFrom(const std::shared_ptr<Entrance>& entrance);
   void Welcome(Descriptor socket);
   void CloseConnections();
+  void AwaitEverything();
 
   // The event loop goes after all that waits on it, what connections rest on after the loop, which
   // keeps them until their last waits are dropped.
@@ -118,11 +166,22 @@ class HttpServerImpl final : public HttpServer {
   ConnectionSet set_;
   std::optional<UnixListener> unix_listener_;
   std::vector<std::shared_ptr<Entrance>> entrances_;
+  std::vector<std::shared_ptr<Watcher>> watchers_;
+  std::vector<std::shared_ptr<Catcher>> catchers_;
   std::string address_;
   bool is_tcp_ = true;
 };
 
 Status HttpServerImpl::Open(const HttpServerOptions& options) {
+  const int64_t descriptors = RaiseDescriptorLimit();
+  if (descriptors <= kReservedDescriptors) {
+    return ResourceExhausted(fmt::format(
+        "the limit on open files (ulimit -n) is {}; the server needs {} and one for each "
+        "connection: raise it",
+        descriptors, kReservedDescriptors));
+  }
+  set_.limits.connections = static_cast<int>(
+      std::min<int64_t>(descriptors - kReservedDescriptors, set_.limits.connections));
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
     return InvalidArgument("--ssl-certfile and --ssl-keyfile go together; one is missing");
   }
@@ -152,19 +211,24 @@ Status HttpServerImpl::Open(const HttpServerOptions& options) {
 }
 
 void HttpServerImpl::Run() {
-  const int64_t descriptors = RaiseDescriptorLimit();
-  set_.limits.connections = static_cast<int>(
-      std::clamp<int64_t>(descriptors - kReservedDescriptors, 1, set_.limits.connections));
   const auto work = asio::make_work_guard(set_.io);
   for (bool running = true; running;) {
     try {
+      AwaitEverything();
       set_.io.run();
       running = false;
     } catch (const std::exception&) {
-      // The loop's own memory ran out; what it was about is lost, the rest goes on.
+      // The loop's own memory ran out. A connection it was about is lost; the rest goes on.
     }
   }
   CloseConnections();
+}
+
+// Whatever does not wait, for want of memory, does from now on.
+void HttpServerImpl::AwaitEverything() {
+  for (const auto& entrance : entrances_) AwaitConnection(entrance);
+  for (const auto& watcher : watchers_) watcher->Await();
+  for (const auto& catcher : catchers_) catcher->Await();
 }
 
 void HttpServerImpl::CloseConnections() {
@@ -172,17 +236,22 @@ void HttpServerImpl::CloseConnections() {
 }
 
 void HttpServerImpl::AwaitConnection(const std::shared_ptr<Entrance>& entrance) {
+  if (entrance->waits) return;
   entrance->socket.async_wait(Stream::wait_read, [this, entrance](const auto& error) {
+    entrance->waits = false;
     if (!error && entrance->socket.is_open()) AcceptFrom(entrance);
   });
+  entrance->waits = true;
 }
 
 // Too many descriptors, or too little memory: the connections wait in the kernel, and so do we.
 void HttpServerImpl::PauseAccepting(const std::shared_ptr<Entrance>& entrance) {
   entrance->pause.expires_after(kAcceptPause);
   entrance->pause.async_wait([this, entrance](const auto& error) {
+    entrance->waits = false;
     if (!error && entrance->socket.is_open()) AwaitConnection(entrance);
   });
+  entrance->waits = true;
 }
 
 void HttpServerImpl::AcceptFrom(const std::shared_ptr<Entrance>& entrance) {
@@ -224,23 +293,8 @@ void HttpServerImpl::Welcome(Descriptor socket) {
 }
 
 void HttpServerImpl::Watch(int descriptor, std::function<void()> ready) {
-  // A second descriptor for the same thing: the caller keeps and closes its own.
-  const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-  CHECK(own >= 0);
-  struct Watcher {
-    Watcher(asio::io_context& io, int descriptor_in, std::function<void()> ready_in)
-        : stream(io.get_executor(), descriptor_in), ready(std::move(ready_in)) {}
-    static void Await(const std::shared_ptr<Watcher>& self) {
-      self->stream.async_wait(Stream::wait_read, [self](const auto& error) {
-        if (error) return;
-        CallSafely(self->ready);
-        Await(self);
-      });
-    }
-    Stream stream;
-    std::function<void()> ready;
-  };
-  Watcher::Await(std::make_shared<Watcher>(set_.io, own, std::move(ready)));
+  watchers_.push_back(std::make_shared<Watcher>(set_.io, descriptor, std::move(ready)));
+  watchers_.back()->Await();
 }
 
 void HttpServerImpl::After(std::chrono::milliseconds delay, std::function<void()> then) {
@@ -252,20 +306,8 @@ void HttpServerImpl::After(std::chrono::milliseconds delay, std::function<void()
 }
 
 void HttpServerImpl::OnSignal(int signal, std::function<void()> then) {
-  struct Catcher {
-    Catcher(asio::io_context& io, int signal_in, std::function<void()> then_in)
-        : signals(io, signal_in), then(std::move(then_in)) {}
-    static void Await(const std::shared_ptr<Catcher>& self) {
-      self->signals.async_wait([self](const auto& error, int) {
-        if (error) return;
-        CallSafely(self->then);
-        Await(self);
-      });
-    }
-    asio::signal_set signals;
-    std::function<void()> then;
-  };
-  Catcher::Await(std::make_shared<Catcher>(set_.io, signal, std::move(then)));
+  catchers_.push_back(std::make_shared<Catcher>(set_.io, signal, std::move(then)));
+  catchers_.back()->Await();
 }
 
 void HttpServerImpl::StopAccepting() {

@@ -43,7 +43,8 @@ struct HttpServerOptions {
 
 class HttpServer {
  public:
-  // Binds and listens. Errors name the address and what the system says.
+  // Raises RLIMIT_NOFILE to its hard limit, binds and listens. Errors name the address and what the
+  // system says.
   static Result<std::unique_ptr<HttpServer>> Listen(const HttpServerOptions& options,
                                                     HttpHandler handler);
   virtual ~HttpServer() = default;
@@ -51,11 +52,12 @@ class HttpServer {
   // "http://127.0.0.1:8000" or "unix:/run/spry.sock".
   virtual std::string address() const = 0;
 
-  // Serves until Stop. Raises RLIMIT_NOFILE to its hard limit first.
+  // Serves until Stop.
   virtual void Run() = 0;
 
   // All of these are to be called on the I/O thread, or before Run.
-  // Calls `ready` whenever the descriptor (an eventfd) can be read; `ready` reads it.
+  // Calls `ready` whenever the descriptor (an eventfd) can be read; `ready` reads it. The
+  // descriptor stays the caller's and must outlive this.
   virtual void Watch(int descriptor, std::function<void()> ready) = 0;
   virtual void After(std::chrono::milliseconds delay, std::function<void()> then) = 0;
   virtual void OnSignal(int signal, std::function<void()> then) = 0;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "server/api_error.h"
@@ -42,7 +43,15 @@ Result<std::unique_ptr<PromptWorker>> PromptWorker::Start() {
         fmt::format("the system gives no eventfd ({}); raise ulimit -n", std::strerror(errno)));
   }
   std::unique_ptr<PromptWorker> worker(new PromptWorker(event));
-  worker->thread_ = std::thread([self = worker.get()] { self->Run(); });
+  try {
+    worker->thread_ = std::thread([self = worker.get()] { self->Run(); });
+  } catch (const std::system_error& error) {
+    return ResourceExhausted(
+        fmt::format("the system refuses a thread for the reader of large requests: {}; raise the "
+                    "limit on threads "
+                    "(ulimit -u) or on virtual memory (ulimit -v)",
+                    error.code().message()));
+  }
   return worker;
 }
 

@@ -1,11 +1,8 @@
 // spry serve from outside: its end, its log and its flags. The null device takes 20 ms a token, so
 // an answer of 60 tokens is still running when a signal comes.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -14,8 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/app/program_run.h"
-#include "tests/server/client.h"
+#include "tests/app/serve_run.h"
 
 namespace spry {
 namespace {
@@ -26,63 +22,11 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+using ServeTest = ServeRun;
+
 constexpr const char* kStream = R"({"prompt":[5],"max_tokens":60,"stream":true,"ignore_eos":true,
                                     "return_token_ids":true})";
 constexpr const char* kWhole = R"({"prompt":[5],"max_tokens":60,"ignore_eos":true})";
-
-class ServeTest : public ProgramTest {
- protected:
-  ServeTest() { MakeModel("m"); }
-  ~ServeTest() override {
-    if (server_ <= 0) return;
-    kill(server_, SIGKILL);
-    waitpid(server_, nullptr, 0);
-  }
-
-  void Serve(const std::string& flags = "") {
-    const std::string command =
-        "exec '" SPRY_PROGRAM
-        "' serve m --load-format dummy --device null --null-step-us 20000 --port 0 " +
-        flags;
-    std::filesystem::remove(folder_ / "log");
-    server_ = fork();
-    ASSERT_GE(server_, 0);
-    if (server_ == 0) {
-      const int log = open((folder_ / "log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      const bool moved = chdir(folder_.c_str()) == 0 && dup2(log, STDERR_FILENO) >= 0;
-      if (moved) execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-      _exit(127);
-    }
-    const std::string address = "address=http://127.0.0.1:";
-    ASSERT_TRUE(AwaitLog(address));
-    port_ = std::stoi(Log().substr(Log().find(address) + address.size()));
-  }
-
-  std::string Log() { return ReadText(folder_ / "log"); }
-  bool AwaitLog(const std::string& text) {
-    const auto end = steady_clock::now() + std::chrono::seconds(20);
-    while (Log().find(text) == std::string::npos) {
-      if (steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-    return true;
-  }
-
-  void Signal() { ASSERT_EQ(kill(server_, SIGTERM), 0); }
-  int Wait() {
-    int status = 0;
-    EXPECT_EQ(waitpid(server_, &status, 0), server_);
-    server_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
-  static void Post(Client& client, const std::string& body) {
-    client.Send(Request("POST", "/v1/completions", body, "Content-Type: application/json\r\n"));
-  }
-
-  pid_t server_ = -1;
-  int port_ = 0;
-};
 
 TEST_F(ServeTest, TheDocumentNamesEveryFlag) {
   const std::string document = ReadText(SPRY_SOURCE_DIR "/docs/server.md");
@@ -168,7 +112,7 @@ TEST_F(ServeTest, KilledClientsWithLargeRequestsDisturbNobody) {
   Serve("--max-num-seqs 64");
   const std::string body = LargeBody(20'000);
   const std::string request =
-      Request("POST", "/v1/completions", body, "Content-Type: application/json\r\n");
+      RequestText("POST", "/v1/completions", body, "Content-Type: application/json\r\n");
   std::mt19937 random(11);
   for (int round = 0; round < 3; ++round) {
     Client witness(port_);

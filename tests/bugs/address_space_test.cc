@@ -58,6 +58,41 @@ TEST_F(AddressSpace, EndsInOneLineAtAnyLimit) {
   EXPECT_GT(served, 0);
 }
 
+// A server too, which starts threads and the null device's memory besides.
+TEST_F(AddressSpace, AServerEndsInOneLineOrServes) {
+  MakeModel("opt");
+  int refused = 0, served = 0;
+  for (const int mebibytes : {24, 28, 31, 34, 37, 40, 44, 200}) {
+    const ProgramResult run =
+        Shell(fmt::format("ulimit -v {}; timeout --preserve-status 1 \"$SPRY\" serve opt --port 0 "
+                          "--load-format dummy --device null",
+                          mebibytes * 1024));
+    ++(run.exit_code == 0 ? served : refused);
+    if (run.exit_code == 0) continue;
+    EXPECT_EQ(run.exit_code, 1) << mebibytes << " MiB: " << run.err;
+    // The plan of the memory may come before it.
+    const size_t last = run.err.rfind('\n', run.err.size() - 2) + 1;
+    EXPECT_TRUE(run.err.substr(last).starts_with("spry: the system refuses ")) << run.err;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(served, 0);
+}
+
+// Descriptors: "ulimit -n 10" was a CHECK.
+TEST_F(AddressSpace, AServerNamesTheDescriptorsItNeeds) {
+  MakeModel("opt");
+  for (const int descriptors : {6, 8, 10, 12, 64}) {
+    const ProgramResult run =
+        Shell(fmt::format("ulimit -n {}; timeout --preserve-status 5 \"$SPRY\" serve opt --port 0 "
+                          "--load-format dummy --device null",
+                          descriptors));
+    EXPECT_EQ(run.exit_code, 1) << run.err;
+    EXPECT_EQ(run.err, fmt::format("spry: the limit on open files (ulimit -n) is {}; the server "
+                                   "needs 64 and one for each connection: raise it\n",
+                                   descriptors));
+  }
+}
+
 TEST_F(AddressSpace, ThreadsThatCannotStartAreNamed) {
   MakeModel("opt");
   WriteText(folder_ / "in.jsonl", R"({"prompt_token_ids": [5, 6, 7], "max_tokens": 2})");

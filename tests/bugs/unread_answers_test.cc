@@ -17,7 +17,7 @@ TEST(UnreadAnswers, HaveALimitTogether) {
   std::vector<std::unique_ptr<Client>> clients;
   const auto status = [&] {
     clients.push_back(std::make_unique<Client>(rig.port()));
-    clients.back()->Send(Request("GET", "/big", ""));
+    clients.back()->Send(RequestText("GET", "/big", ""));
     return clients.back()->Read(std::string_view("HTTP/1.1 200").size());
   };
   // Large answers may take three quarters of it: two wait for their readers.
@@ -29,7 +29,7 @@ TEST(UnreadAnswers, HaveALimitTogether) {
   ASSERT_TRUE(rig.AwaitConnections(0));
   Client reader(rig.port());
   for (int i = 0; i < 4; ++i) {
-    reader.Send(Request("GET", "/big", ""));
+    reader.Send(RequestText("GET", "/big", ""));
     EXPECT_EQ(reader.ReadAnswer().status, 200);
   }
 }

@@ -20,7 +20,7 @@ constexpr int kAll = 4'000'000;
 const HttpServerOptions kOptions = {.limits = {.all_bodies_bytes = kAll}};
 
 std::string Hold(const std::string& id, size_t bytes) {
-  return Request("POST", "/hold", std::string(bytes, 'h'), "X-Request-Id: " + id + "\r\n");
+  return RequestText("POST", "/hold", std::string(bytes, 'h'), "X-Request-Id: " + id + "\r\n");
 }
 
 // The head of a request with a body of `bytes`.
@@ -41,7 +41,7 @@ void ExpectRefused(Client& client) {
 bool Eventually(ServerRig& rig, size_t bytes) {
   for (int i = 0; i < 1000; ++i) {
     Client client(rig.port());
-    client.Send(Request("POST", "/echo", std::string(bytes, 'b')));
+    client.Send(RequestText("POST", "/echo", std::string(bytes, 'b')));
     if (client.ReadAnswer().status == 200) return true;
     std::this_thread::sleep_for(milliseconds(10));
   }
@@ -65,12 +65,12 @@ TEST(Bodies, TakeNoMoreMemoryTogetherThanTheLimit) {
     chunks.Send(std::string(200'000, 'c'));
     ExpectRefused(chunks);
     // Usual requests go on, over a kept connection.
-    neighbour.Send(Request("POST", "/echo", std::string(60'000, 's')));
+    neighbour.Send(RequestText("POST", "/echo", std::string(60'000, 's')));
     EXPECT_EQ(neighbour.ReadAnswer().status, 200);
   }
   holds.Close();
   EXPECT_TRUE(rig.AwaitLeft(1));
-  neighbour.Send(Request("POST", "/echo", std::string(2'900'000, 'l')));
+  neighbour.Send(RequestText("POST", "/echo", std::string(2'900'000, 'l')));
   EXPECT_EQ(neighbour.ReadAnswer().status, 200);
 }
 
@@ -102,7 +102,7 @@ TEST(Bodies, OnlyWhatHasComeIsCounted) {
   }
   EXPECT_TRUE(rig.AwaitConnections(50));
   Client client(rig.port());
-  client.Send(Request("POST", "/echo", std::string(2'900'000, 'l')));
+  client.Send(RequestText("POST", "/echo", std::string(2'900'000, 'l')));
   EXPECT_EQ(client.ReadAnswer().status, 200);
 }
 
@@ -134,7 +134,7 @@ TEST(Bodies, EveryEndGivesBack) {
   EXPECT_EQ(breaks.ReadAnswer().status, 400);
   EXPECT_TRUE(Eventually(rig, most.size()));
   Client dropped(rig.port());
-  dropped.Send(Request("POST", "/drop", most));
+  dropped.Send(RequestText("POST", "/drop", most));
   EXPECT_EQ(dropped.ReadAnswer().status, 500);
   EXPECT_TRUE(Eventually(rig, most.size()));
 }
@@ -148,7 +148,7 @@ TEST(Bodies, MayOutliveTheServer) {
       kept = std::move(exchange);
     });
     Client client(rig.port());
-    client.Send(Request("POST", "/", std::string(1000, 'k')));
+    client.Send(RequestText("POST", "/", std::string(1000, 'k')));
     EXPECT_EQ(client.ReadAnswer().status, 200);
   }
   EXPECT_EQ(kept->request().body.size(), 1000u);

@@ -66,7 +66,7 @@ void Client::Send(std::string_view bytes) {
 }
 
 void Client::Get(std::string_view path, std::string_view id) {
-  Send(Request("GET", path, "", id.empty() ? "" : fmt::format("X-Request-Id: {}\r\n", id)));
+  Send(RequestText("GET", path, "", id.empty() ? "" : fmt::format("X-Request-Id: {}\r\n", id)));
 }
 
 ssize_t Client::Receive(char* to, size_t size) { return recv(socket_, to, size, 0); }
@@ -148,8 +148,8 @@ void Client::Reset() {
   Close();
 }
 
-std::string Request(std::string_view method, std::string_view path, std::string_view body,
-                    std::string_view fields) {
+std::string RequestText(std::string_view method, std::string_view path, std::string_view body,
+                        std::string_view fields) {
   std::string length;
   if (!body.empty()) length = fmt::format("Content-Length: {}\r\n", body.size());
   return fmt::format("{} {} HTTP/1.1\r\nHost: spry\r\n{}{}\r\n{}", method, path, fields, length,

@@ -52,7 +52,7 @@ class Client {
   std::string received_;
 };
 
-std::string Request(std::string_view method, std::string_view path, std::string_view body = "",
+std::string RequestText(std::string_view method, std::string_view path, std::string_view body = "",
                     std::string_view fields = "");
 
 }  // namespace spry

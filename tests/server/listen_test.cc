@@ -59,7 +59,7 @@ TEST(Listen, ThePortIsFreeAtOnceAgain) {
     ServerRig rig;
     port = rig.port();
     Client connected(port);
-    connected.Send(Request("GET", "/echo", "", "Connection: close\r\n"));
+    connected.Send(RequestText("GET", "/echo", "", "Connection: close\r\n"));
     EXPECT_EQ(connected.ReadAnswer().status, 200);
     return Client(port);
   }();
@@ -116,9 +116,9 @@ TEST(Listen, Tls) {
     TlsClient client(rig.port(), version, version);
     ASSERT_TRUE(client.has_handshake());
     const std::string body(300000, 'b');
-    client.Send(Request("POST", "/echo", body));
+    client.Send(RequestText("POST", "/echo", body));
     EXPECT_TRUE(client.ReadAnswer().body == "POST /echo " + body);
-    client.Send(Request("GET", "/big") + Request("GET", "/ticks"));
+    client.Send(RequestText("GET", "/big") + RequestText("GET", "/ticks"));
     EXPECT_TRUE(client.ReadAnswer().body == std::string(8 << 20, 'b'));
     EXPECT_THAT(client.ReadAnswer().body, ::testing::EndsWith("tick 59\n"));
   }
@@ -129,7 +129,7 @@ TEST(Listen, Tls) {
   plain.Get("/echo");
   EXPECT_THAT(plain.ReadToEnd(), ::testing::Not(HasSubstr("200")));
   auto leaves = std::make_unique<TlsClient>(rig.port(), kTls12, kTls13);
-  leaves->Send(Request("GET", "/hold", "", "X-Request-Id: tls\r\n"));
+  leaves->Send(RequestText("GET", "/hold", "", "X-Request-Id: tls\r\n"));
   rig.Exchange("tls");
   leaves.reset();
   EXPECT_TRUE(rig.AwaitLeft(1));

@@ -40,13 +40,14 @@ class Mutator {
  private:
   std::string Seed() {
     switch (Below(4)) {
-      case 0: return Request("GET", "/echo?a=b", "", "Accept: */*\r\nConnection: keep-alive\r\n");
-      case 1: return Request("POST", "/echo", R"({"model":"m","prompt":"p","stream":true})");
+      case 0:
+        return RequestText("GET", "/echo?a=b", "", "Accept: */*\r\nConnection: keep-alive\r\n");
+      case 1: return RequestText("POST", "/echo", R"({"model":"m","prompt":"p","stream":true})");
       case 2:
         return "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
                "Expect: 100-continue\r\n\r\n5;a=b\r\nhello\r\n1f\r\n" +
                std::string(31, 'x') + "\r\n0\r\nTrailer: t\r\n\r\n";
-      default: return Request("GET", "/ticks", "", "Authorization: Bearer key\r\n");
+      default: return RequestText("GET", "/ticks", "", "Authorization: Bearer key\r\n");
     }
   }
 
@@ -171,7 +172,7 @@ TEST(Load, ThousandsOfIdleStreams) {
   const int64_t before = ResidentBytes();
   for (int i = 0; i < kStreams; ++i) {
     clients.push_back(std::make_unique<Client>(rig.port()));
-    clients.back()->Send(Request("POST", "/v1/chat/completions", body));
+    clients.back()->Send(RequestText("POST", "/v1/chat/completions", body));
   }
   int opened = 0;
   while (opened < kStreams) rig.OnLoop([&](HttpServer&) { opened = std::ssize(exchanges); });

@@ -21,7 +21,7 @@ TEST(Requests, AreAnsweredAndTheConnectionIsKept) {
   ServerRig rig;
   Client client(rig.port());
   for (int i = 0; i < 3; ++i) {
-    client.Send(Request("POST", "/echo?x=1", fmt::format("body {}", i)));
+    client.Send(RequestText("POST", "/echo?x=1", fmt::format("body {}", i)));
     const Answer answer = client.ReadAnswer();
     EXPECT_EQ(answer.status, 200);
     EXPECT_EQ(answer.body, fmt::format("POST /echo body {}", i));
@@ -38,7 +38,7 @@ TEST(Requests, ComeInAnyPieces) {
       "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
       "3;name=\"v\"\r\nabc\r\n0a\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";
   const std::string all =
-      Request("POST", "/echo", "whole") + "\r\n" + chunked + Request("GET", "/");
+      RequestText("POST", "/echo", "whole") + "\r\n" + chunked + RequestText("GET", "/");
   for (const size_t piece : {size_t{1}, size_t{2}, size_t{7}, all.size()}) {
     Client client(rig.port());
     for (size_t i = 0; i < all.size(); i += piece) {
@@ -54,8 +54,8 @@ TEST(Requests, ComeInAnyPieces) {
 TEST(Requests, PipelinedOnesAreAnsweredInOrder) {
   ServerRig rig;
   Client client(rig.port());
-  client.Send(Request("GET", "/hold", "", "X-Request-Id: slow\r\n") + Request("GET", "/ticks") +
-              Request("GET", "/echo"));
+  client.Send(RequestText("GET", "/hold", "", "X-Request-Id: slow\r\n") +
+              RequestText("GET", "/ticks") + RequestText("GET", "/echo"));
   const auto exchange = rig.Exchange("slow");
   rig.OnLoop([&](HttpServer&) { exchange->Send({.body = "\"slow\""}); });
   EXPECT_EQ(client.ReadAnswer().body, "\"slow\"");
@@ -71,8 +71,8 @@ TEST(Requests, ManyPipelinedOnes) {
   Client client(rig.port());
   constexpr int kCount = 3000;
   std::thread sender([&] {
-    client.Send(Request("GET", "/hold", "", "X-Request-Id: first\r\n"));
-    for (int i = 0; i < kCount; ++i) client.Send(Request("POST", "/echo", std::to_string(i)));
+    client.Send(RequestText("GET", "/hold", "", "X-Request-Id: first\r\n"));
+    for (int i = 0; i < kCount; ++i) client.Send(RequestText("POST", "/echo", std::to_string(i)));
   });
   const auto exchange = rig.Exchange("first");
   std::this_thread::sleep_for(milliseconds(50));
@@ -89,7 +89,8 @@ TEST(Requests, ManyPipelinedOnes) {
 TEST(Requests, Head) {
   ServerRig rig;
   Client client(rig.port());
-  client.Send(Request("HEAD", "/echo") + Request("HEAD", "/ticks") + Request("GET", "/echo"));
+  client.Send(RequestText("HEAD", "/echo") + RequestText("HEAD", "/ticks") +
+              RequestText("GET", "/echo"));
   const Answer sized = client.ReadAnswer(/*has_body=*/false);
   EXPECT_EQ(sized.status, 200);
   EXPECT_EQ(sized.Field("Content-Length"), "11");
@@ -101,7 +102,7 @@ TEST(Requests, Head) {
 TEST(Requests, OptionsReachTheHandler) {
   ServerRig rig;
   Client client(rig.port());
-  client.Send(Request("OPTIONS", "*") + Request("BREW", "http://host:80/pot?x"));
+  client.Send(RequestText("OPTIONS", "*") + RequestText("BREW", "http://host:80/pot?x"));
   EXPECT_EQ(client.ReadAnswer().body, "OPTIONS * ");
   EXPECT_EQ(client.ReadAnswer().body, "BREW /pot ");
 }
@@ -115,7 +116,7 @@ TEST(Requests, ExpectContinue) {
   client.Send("body");
   EXPECT_EQ(client.ReadAnswer().body, "POST /echo body");
   // A body that is there already needs no invitation, one that is too long gets none.
-  client.Send(Request("POST", "/echo", "body", "Expect: 100-continue\r\n"));
+  client.Send(RequestText("POST", "/echo", "body", "Expect: 100-continue\r\n"));
   EXPECT_EQ(client.ReadAnswer().body, "POST /echo body");
   client.Send(
       "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\nExpect: 100-continue\r\n\r\n");
@@ -123,7 +124,7 @@ TEST(Requests, ExpectContinue) {
   EXPECT_TRUE(client.IsEnded());
 
   Client other(rig.port());
-  other.Send(Request("POST", "/echo", "body", "Expect: miracles\r\n"));
+  other.Send(RequestText("POST", "/echo", "body", "Expect: miracles\r\n"));
   EXPECT_EQ(other.ReadAnswer().status, 417);
 }
 
@@ -150,7 +151,8 @@ TEST(Requests, Http10) {
 TEST(Requests, ConnectionClose) {
   ServerRig rig;
   Client client(rig.port());
-  client.Send(Request("GET", "/echo", "", "Connection: close\r\n") + Request("GET", "/echo"));
+  client.Send(RequestText("GET", "/echo", "", "Connection: close\r\n") +
+              RequestText("GET", "/echo"));
   EXPECT_EQ(client.ReadAnswer().Field("Connection"), "close");
   EXPECT_TRUE(client.IsEnded());
 }
@@ -174,7 +176,7 @@ TEST(Requests, IdsAreEchoedOrMade) {
 TEST(Requests, DroppedOnesAreAnswered) {
   ServerRig rig;
   Client client(rig.port());
-  client.Send(Request("GET", "/drop") + Request("GET", "/echo"));
+  client.Send(RequestText("GET", "/drop") + RequestText("GET", "/echo"));
   EXPECT_EQ(client.ReadAnswer().status, 500);
   EXPECT_EQ(client.ReadAnswer().status, 200);
 }
@@ -249,7 +251,7 @@ std::vector<Bad> BadRequests() {
 // Whatever a proxy could read differently is refused, and nothing after it is taken for a request.
 TEST(Requests, BadOnesAreRefusedAndEndTheConnection) {
   ServerRig rig({.limits = {.body_bytes = 2000000}});
-  const std::string smuggled = Request("GET", "/smuggled");
+  const std::string smuggled = RequestText("GET", "/smuggled");
   for (const Bad& bad : BadRequests()) {
     for (const bool at_once : {true, false}) {
       if (!at_once && bad.bytes.size() > 500) continue;
@@ -291,7 +293,7 @@ TEST(Requests, LargeBodies) {
   Client client(rig.port());
   std::string body(5 << 20, 'x');
   for (size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>('a' + i % 23);
-  client.Send(Request("POST", "/echo", body));
+  client.Send(RequestText("POST", "/echo", body));
   EXPECT_TRUE(client.ReadAnswer().body == "POST /echo " + body);
   client.Get("/big");
   EXPECT_TRUE(client.ReadAnswer().body == std::string(8 << 20, 'b'));

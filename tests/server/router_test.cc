@@ -40,7 +40,7 @@ class RouterTest : public ::testing::Test {
   }
 
   Answer Ask(std::string_view method, std::string_view path, std::string_view fields = "") {
-    client_->Send(Request(method, path, "", fields));
+    client_->Send(RequestText(method, path, "", fields));
     return client_->ReadAnswer(/*has_body=*/method != "HEAD");
   }
 

@@ -98,7 +98,7 @@ TEST(Streams, HalfClosedClients) {
   EXPECT_TRUE(waits.IsEnded());
 
   Client asks(rig.port());
-  asks.Send(Request("GET", "/echo") + Request("GET", "/big") + "GET /half");
+  asks.Send(RequestText("GET", "/echo") + RequestText("GET", "/big") + "GET /half");
   asks.FinishSending();
   EXPECT_EQ(asks.ReadAnswer().body, "GET /echo ");
   EXPECT_EQ(asks.ReadAnswer().body.size(), size_t{8 << 20});

@@ -31,8 +31,8 @@ constexpr std::string_view kBodies[] = {
 };
 
 std::string Post(std::string_view body, std::string_view fields = "") {
-  return Request("POST", "/v1/completions", body,
-                 fmt::format("Content-Type: application/json\r\n{}", fields));
+  return RequestText("POST", "/v1/completions", body,
+                     fmt::format("Content-Type: application/json\r\n{}", fields));
 }
 
 // The time is all that may differ between two answers to one request.

@@ -1,6 +1,5 @@
 // Everything from the socket to the engine, in this process: ApiRig's endpoints and null device
-// behind a real listener. (Apart from its test, for server_rig.h and api_rig.h don't go together:
-// the one's function Request hides the engine's class.)
+// behind a real listener.
 #pragma once
 
 #include <memory>

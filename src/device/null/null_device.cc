@@ -1,5 +1,7 @@
 #include "device/null/null_device.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -20,13 +22,28 @@ int32_t NullToken(int32_t token, int32_t position, int32_t vocab_size) {
 
 namespace {
 
+using Memory = std::unique_ptr<std::byte, decltype(&std::free)>;
+
+// Pages that nobody touches (rule slots) take no memory.
+Result<Memory> AllocateZeros(int64_t bytes) {
+  void* memory = std::calloc(bytes, 1);
+  if (memory == nullptr) {
+    return ResourceExhausted(
+        fmt::format("the system refuses {} bytes of memory; lower --max-num-seqs, or raise the "
+                    "limit on virtual memory (ulimit -v)",
+                    bytes));
+  }
+  return Memory(static_cast<std::byte*>(memory), std::free);
+}
+
 class NullExecutable final : public Executable {
  public:
-  NullExecutable(const Program& program, const StepLimits& limits, const NullDeviceOptions& options)
+  NullExecutable(const Program& program, const StepLimits& limits, const NullDeviceOptions& options,
+                 Memory memory)
       : limits_(limits),
         options_(options),
         vocab_size_(static_cast<int32_t>(program.vocab_size)),
-        memory_(AllocateZeros(StepMemoryBytes(limits))) {
+        memory_(std::move(memory)) {
     StepMemory views = MapStepMemory(limits, memory_.get());
     state_ = views.state;
     slots_ = std::move(views.slots);
@@ -71,13 +88,6 @@ class NullExecutable final : public Executable {
   }
 
  private:
-  // Pages that nobody touches (rule slots) take no memory.
-  static std::unique_ptr<std::byte, decltype(&std::free)> AllocateZeros(int64_t bytes) {
-    void* memory = std::calloc(bytes, 1);
-    CHECK(memory != nullptr);
-    return {static_cast<std::byte*>(memory), std::free};
-  }
-
   // Only sampled tokens matter here, so the token arrays stay untouched.
   void Run(const StepSlot& slot, int32_t r, StepResult& result) {
     StageRow(state_, slot.rows[r], r);
@@ -111,7 +121,7 @@ class NullExecutable final : public Executable {
   StepLimits limits_;
   NullDeviceOptions options_;
   int32_t vocab_size_;
-  std::unique_ptr<std::byte, decltype(&std::free)> memory_;
+  Memory memory_;
   StepState state_;
   std::vector<StepSlot> slots_;
   std::vector<StepResult> results_;
@@ -145,8 +155,9 @@ class NullDevice final : public Device {
   }
   Result<std::unique_ptr<Executable>> Compile(const Program& program,
                                               const CompileOptions& options) override {
+    SPRY_ASSIGN_OR_RETURN(Memory memory, AllocateZeros(StepMemoryBytes(options.limits)));
     return std::unique_ptr<Executable>(
-        std::make_unique<NullExecutable>(program, options.limits, options_));
+        std::make_unique<NullExecutable>(program, options.limits, options_, std::move(memory)));
   }
 
  private:
