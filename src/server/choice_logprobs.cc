@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 namespace spry {
@@ -48,17 +49,32 @@ void OpenChatEntry(const LogprobsShape& shape, const TokenLogprob& entry, JsonWr
 
 }  // namespace
 
+// Texts are keys here, and different tokens may have the same one (broken bytes, say): the most
+// likely of them stands for all.
 void ChoiceLogprobs::AddTop(const TokenLogprobs& token) {
+  struct Key {
+    size_t at, size;
+  };
+  std::array<Key, kMaxLogprobs + 1> keys;
+  size_t num_keys = 0;
   JsonWriter top(top_);
   top.BeginObject();
   const auto add = [&](const TokenLogprob& entry) {
+    const size_t before = top_.size();
     WriteToken(shape_, entry.token, top);
+    const size_t at = top_.find('"', before);
+    const std::string_view key = std::string_view(top_).substr(at);
+    const auto is_same = [&](const Key& other) {
+      return std::string_view(top_).substr(other.at, other.size) == key;
+    };
+    if (std::any_of(keys.begin(), keys.begin() + num_keys, is_same)) return top_.resize(before);
+    keys[num_keys++] = {.at = at, .size = key.size()};
     top_ += ':';
     top.Number(Shown(entry.logprob));
   };
+  for (int i = 0; i < token.num_top; ++i) add(token.top[i]);
   // As OpenAI: the chosen token is always there, so there may be one more than asked for.
   if (!IsAmongTop(token)) add(token.chosen);
-  for (int i = 0; i < token.num_top; ++i) add(token.top[i]);
   top.EndObject();
 }
 
