@@ -22,21 +22,17 @@ bool IsJson(std::string_view content_type) {
 
 JsonBody Refused(std::string message) { return {.error = BadRequest(std::move(message))}; }
 
-std::string Shown(double value) { return fmt::format("{}", value); }
+std::string Shown(double value) {
+  if (std::isinf(value)) return value > 0 ? "a number over 1.8e+308" : "a number under -1.8e+308";
+  return fmt::format("{}", value);
+}
 
 std::string RangeText(IntegerRange range) {
-  constexpr IntegerRange kAll;
-  if (range.low == kAll.low && range.high == kAll.high) return "a 64-bit integer";
-  if (range.high >= std::numeric_limits<int>::max()) return fmt::format("{} or more", range.low);
   return fmt::format("from {} to {}", range.low, range.high);
 }
 
 std::string RangeText(NumberRange range) {
-  if (std::isinf(range.high)) {
-    return fmt::format("{} {}", range.low_open ? "above" : "at least", Shown(range.low));
-  }
-  return fmt::format("in {}{}, {}]", range.low_open ? '(' : '[', Shown(range.low),
-                     Shown(range.high));
+  return fmt::format("in {}{:.3g}, {:.3g}]", range.low_open ? '(' : '[', range.low, range.high);
 }
 
 }  // namespace
@@ -130,6 +126,19 @@ std::optional<int64_t> RequestFields::Integer(std::string_view name, IntegerRang
   return {};
 }
 
+std::optional<uint64_t> RequestFields::Bits(std::string_view name) {
+  const json::value* value = Find(name);
+  if (value == nullptr) return {};
+  if (value->is_uint64()) return value->get_uint64();
+  if (const std::optional<int64_t> number = ToInteger(*value)) {
+    return static_cast<uint64_t>(*number);
+  }
+  WrongType(name, *value,
+            fmt::format("an integer, from {} to {}", std::numeric_limits<int64_t>::min(),
+                        std::numeric_limits<uint64_t>::max()));
+  return {};
+}
+
 std::optional<double> RequestFields::Number(std::string_view name, NumberRange range) {
   const json::value* value = Find(name);
   if (value == nullptr) return {};
@@ -140,7 +149,7 @@ std::optional<double> RequestFields::Number(std::string_view name, NumberRange r
   const double number = value->to_number<double>();
   // Written so that NaN fails.
   const bool above = range.low_open ? number > range.low : number >= range.low;
-  if (above && number <= range.high && std::isfinite(number)) return number;
+  if (above && number <= range.high) return number;
   WrongType(name, *value, RangeText(range));
   return {};
 }

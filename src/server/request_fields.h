@@ -26,14 +26,14 @@ struct JsonBody {
 JsonBody ParseJsonBody(const HttpRequest& request);
 
 struct IntegerRange {
-  int64_t low = std::numeric_limits<int64_t>::min();
-  int64_t high = std::numeric_limits<int64_t>::max();
+  int64_t low = 0;
+  int64_t high = 0;
 };
 
-// Ends of a range are in it unless they are marked open.
+// Ends of a range are in it unless they are marked open. Devices compute with floats.
 struct NumberRange {
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
+  double low = 0;
+  double high = std::numeric_limits<float>::max();
   bool low_open = false;
 };
 
@@ -49,6 +49,8 @@ class RequestFields {
   const Value* Find(std::string_view name);
   std::optional<bool> Bool(std::string_view name);
   std::optional<int64_t> Integer(std::string_view name, IntegerRange range);
+  // Any integer of 64 bits, with or without a sign.
+  std::optional<uint64_t> Bits(std::string_view name);
   std::optional<double> Number(std::string_view name, NumberRange range);
   std::optional<std::string> String(std::string_view name);
   const boost::json::object* Object(std::string_view name);

@@ -123,9 +123,9 @@ void ReadSampling(RequestFields& fields, const ServedModel& model, ApiRequest& r
   Assign(sampling.top_p, fields.Number("top_p", {.low = 0, .high = 1, .low_open = true}));
   Assign(sampling.min_p, fields.Number("min_p", {.low = 0, .high = 1}));
   Assign(sampling.top_k, fields.Integer("top_k", {-1, kMaxInt}));
-  // As in vLLM, -1 asks for none.
-  const std::optional<int64_t> seed = fields.Integer("seed", {});
-  if (seed && *seed != -1) sampling.seed = static_cast<uint64_t>(*seed);
+  // As in vLLM, -1 asks for none; 2^64 - 1 has the same bits.
+  constexpr auto kNoSeed = static_cast<uint64_t>(-1);
+  if (const auto seed = fields.Bits("seed"); seed != kNoSeed) Assign(sampling.seed, seed);
   if (request.n > 1 && sampling.temperature < kGreedyTemperature) {
     fields.Fail("n", fmt::format("n is {}; it must be 1 with a temperature of 0, where all choices "
                                  "would be the same",

@@ -46,8 +46,17 @@ class RefusalsTest : public testing::Test {
 
 TEST_F(RefusalsTest, SamplingOutOfRange) {
   for (const Refused& refused : {
-           Refused{R"("temperature":-1)", "temperature", "-1; it must be at least 0"},
-           {R"("temperature":1e400)", "temperature", "temperature is"},
+           Refused{R"("temperature":-1)", "temperature", "-1; it must be in [0, 3.4e+38]"},
+           {R"("temperature":1e400)", "temperature", "over 1.8e+308; it must be in [0, 3.4e+38]"},
+           {R"("temperature":1e39)", "temperature", "in [0, 3.4e+38]"},
+           {R"("top_p":1e400)", "top_p", "(0, 1]"},
+           {R"("top_p":-1e400)", "top_p", "a number under -1.8e+308; it must be in (0, 1]"},
+           {R"("n":1e400)", "n", "over 1.8e+308; it must be an integer, from 1 to 128"},
+           {R"("n":9223372036854775808)", "n", "from 1 to 128"},
+           {R"("max_tokens":2147483648)", "max_tokens", "from 0 to 2147483647"},
+           {R"("top_k":2147483648)", "top_k", "from -1 to 2147483647"},
+           {R"("priority":-2147483649)", "priority", "from -2147483648 to 2147483647"},
+           {R"("seed":1.5)", "seed", "-9223372036854775808 to 18446744073709551615"},
            {R"("temperature":"hot")", "temperature", "\"hot\"; it must be a number"},
            {R"("top_p":0)", "top_p", "(0, 1]"},
            {R"("top_p":1.1)", "top_p", "(0, 1]"},
@@ -57,7 +66,7 @@ TEST_F(RefusalsTest, SamplingOutOfRange) {
            {R"("n":1.5)", "n", "an integer"},
            {R"("n":2,"temperature":0)", "n", "must be 1 with a temperature of 0"},
            {R"("n":100)", "n", "at most 72"},
-           {R"("seed":18446744073709551615)", "seed", "64-bit"},
+           {R"("seed":18446744073709551616)", "seed", "to 18446744073709551615"},
            {R"("seed":"1")", "seed", "integer"},
            {R"("max_tokens":0)", "max_tokens", "1 or more"},
            {R"("max_tokens":true)", "max_tokens", "true"},
@@ -75,9 +84,17 @@ TEST_F(RefusalsTest, SamplingOutOfRange) {
   ExpectServes();
 }
 
+TEST_F(RefusalsTest, SeedsAreAnyIntegersOf64Bits) {
+  for (const char* seed : {"0", "-1", "-9223372036854775808", "9223372036854775807",
+                           "9223372036854775808", "18446744073709551615"}) {
+    rig_.Ask("/v1/completions",
+             std::string(R"({"prompt":[300],"max_tokens":1,"seed":)") + seed + "}");
+  }
+}
+
 TEST_F(RefusalsTest, B050PenaltiesOutOfRange) {
-  ExpectRefused({R"("repetition_penalty":0)", "repetition_penalty", "above 0"});
-  ExpectRefused({R"("repetition_penalty":-1)", "repetition_penalty", "above 0"});
+  ExpectRefused({R"("repetition_penalty":0)", "repetition_penalty", "(0, 3.4e+38]"});
+  ExpectRefused({R"("repetition_penalty":-1)", "repetition_penalty", "(0, 3.4e+38]"});
   ExpectRefused({R"("frequency_penalty":3)", "frequency_penalty", "[-2, 2]"});
   ExpectRefused({R"("presence_penalty":-2.5)", "presence_penalty", "[-2, 2]"});
 }
