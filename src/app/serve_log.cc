@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "text/utf8.h"
+
 namespace spry {
 namespace {
 
@@ -23,18 +25,31 @@ std::shared_ptr<spdlog::logger> MakeLogger() {
   return logger;
 }
 
+// A client's words must neither end the line nor steer a terminal: controls (C0, DEL and C1), line
+// and paragraph separators, and what changes the direction of text.
+bool Steers(char32_t code) {
+  return code < 0x20 || (code >= 0x7F && code <= 0x9F) || code == 0x061C ||
+         (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
 void AppendValue(std::string_view value, std::string& line) {
-  if (!value.empty() && value.find_first_of(" \"=\n\r\t\\") == std::string_view::npos) {
-    line += value;
-    return;
-  }
+  const size_t begin = line.size();
+  bool quoted = value.empty();
   line += '"';
-  for (const char c : value) {
-    if (c == '"' || c == '\\') line += '\\';
-    // A client's words must not end the line.
-    line += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  while (!value.empty()) {
+    const Utf8Character character = DecodeUtf8(value);
+    quoted = quoted || value[0] == '"' || value[0] == '=' || value[0] == '\\' || value[0] == ' ' ||
+             Steers(character.code);
+    if (Steers(character.code)) {
+      line += ' ';
+    } else {
+      if (value[0] == '"' || value[0] == '\\') line += '\\';
+      AppendUtf8(character.code, line);
+    }
+    value.remove_prefix(character.length);
   }
-  line += '"';
+  quoted ? line += '"' : line.erase(begin, 1);
 }
 
 }  // namespace
@@ -56,7 +71,10 @@ void Log(LogLevel level, std::string_view event, LogFields fields) {
     AppendValue(value, line);
   }
   if (left_out > 0) line += fmt::format(" lines_left_out={}", std::exchange(left_out, 0));
-  if (line.size() > kMostLineBytes) line.resize(kMostLineBytes);
+  if (line.size() > kMostLineBytes) {
+    line.resize(kMostLineBytes);
+    line.resize(line.size() - TruncatedSuffix(line));
+  }
   logger->log(kLevels[static_cast<int>(level)], line);
 }
 
