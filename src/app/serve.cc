@@ -16,6 +16,7 @@
 #include "app/flag_checks.h"
 #include "app/flags.h"
 #include "app/load_model.h"
+#include "app/loading_signals.h"
 #include "app/read_text.h"
 #include "app/sampling_fields.h"
 #include "app/serve_log.h"
@@ -215,6 +216,8 @@ Result<int> RunServe(const ServeFlags& flags) {
                         HttpServer::Listen(flags.http, [&router](auto exchange) {
                           router.Handle(std::move(exchange));
                         }));
+  std::optional<LoadingSignals> signals;
+  signals.emplace([&http] { http->RemoveSocketFile(); });
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<Served> served, LoadServed(flags));
   Texts facts = {{"model", flags.model.model},
                  {"device", served->loaded.device},
@@ -223,9 +226,10 @@ Result<int> RunServe(const ServeFlags& flags) {
                         AsyncEngine::Start(std::move(served->loaded.engine),
                                            {.max_live = served->model.max_choices}));
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<PromptWorker> worker, PromptWorker::Start());
-  return Server(flags, std::move(http), router, std::move(served), std::move(engine),
-                std::move(worker), std::move(facts))
-      .Run();
+  Server server(flags, std::move(http), router, std::move(served), std::move(engine),
+                std::move(worker), std::move(facts));
+  signals.reset();  // the server takes them now
+  return server.Run();
 }
 
 void AddServerFlags(CLI::App& parser, ServeFlags& flags) {

@@ -144,6 +144,9 @@ class HttpServerImpl final : public HttpServer {
   Status Open(const HttpServerOptions& options);
 
   std::string address() const override { return address_; }
+  void RemoveSocketFile() const override {
+    if (unix_listener_) unix_listener_->RemoveFile();
+  }
   void Run() override;
   void Watch(int descriptor, std::function<void()> ready) override;
   void After(std::chrono::milliseconds delay, std::function<void()> then) override;

@@ -52,6 +52,9 @@ class HttpServer {
   // "http://127.0.0.1:8000" or "unix:/run/spry.sock".
   virtual std::string address() const = 0;
 
+  // For a process that is about to end by a signal: a Unix socket's file goes. Any thread's.
+  virtual void RemoveSocketFile() const = 0;
+
   // Serves until Stop.
   virtual void Run() = 0;
 

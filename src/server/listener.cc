@@ -94,6 +94,8 @@ std::string ClearStale(const std::string& path, const sockaddr_un& address) {
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
   if (probe.value() < 0) return Reason(errno);
   if (connect(probe.value(), generic, sizeof address) == 0) return "somebody listens there already";
+  // A listener whose queue is full is busy, not gone.
+  if (errno == EAGAIN) return "somebody listens there already";
   if (errno != ECONNREFUSED) return Reason(errno);
   return unlink(path.c_str()) == 0 ? "" : Reason(errno);
 }
@@ -155,7 +157,7 @@ UnixListener::UnixListener(UnixListener&& other) noexcept
       device_(other.device_),
       inode_(other.inode_) {}
 
-UnixListener::~UnixListener() {
+void UnixListener::RemoveFile() const {
   struct stat file {};
   if (path_.empty() || lstat(path_.c_str(), &file) != 0) return;
   if (file.st_dev == device_ && file.st_ino == inode_) unlink(path_.c_str());

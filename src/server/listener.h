@@ -40,9 +40,12 @@ class UnixListener {
  public:
   // A socket file that nobody listens on is replaced.
   static Result<UnixListener> Listen(const std::string& path);
-  ~UnixListener();
+  ~UnixListener() { RemoveFile(); }
   UnixListener(UnixListener&& other) noexcept;
   UnixListener& operator=(UnixListener&&) = delete;
+
+  // Unless another has taken its place.
+  void RemoveFile() const;
 
   Descriptor socket;
 
