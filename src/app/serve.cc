@@ -136,7 +136,8 @@ class Server {
                     .on_end = LogRequest,
                     .on_ignored = LogIgnored}) {
     for (Endpoints::Endpoint& endpoint : endpoints_.List()) {
-      router.Add(endpoint.method, endpoint.pattern, std::move(endpoint.handler));
+      router.Add(endpoint.method, endpoint.pattern, std::move(endpoint.handler),
+                 std::move(endpoint.check));
     }
     http_->Watch(engine_->output_event(), [this] { OnEngineReady(); });
     http_->Watch(worker_->done_event(), [this] { endpoints_.OnWorkerReady(); });
@@ -212,8 +213,10 @@ Result<int> RunServe(const ServeFlags& flags) {
   std::signal(SIGPIPE, SIG_IGN);  // who reads the log may go away
   Router router(flags.router);
   // Bound before the model is loaded: a port in use is known at once, and early clients wait.
+  HttpServerOptions options = flags.http;
+  options.check_head = [&router](const HttpRequest& head) { return router.CheckHead(head); };
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> http,
-                        HttpServer::Listen(flags.http, [&router](auto exchange) {
+                        HttpServer::Listen(options, [&router](auto exchange) {
                           router.Handle(std::move(exchange));
                         }));
   std::optional<LoadingSignals> signals;

@@ -256,19 +256,26 @@ void Connection::ServeInput() {
       RefuseRequest(ErrorAnswer(reader_->status(), reader_->message()));
     } else if (phase == RequestReader::Phase::kDone) {
       Dispatch();
-    } else {
-      if (phase != phase_before) {
-        EnterPhase();
-        if (reader_->expects_continue() && input_.empty() && !reader_->is_http10()) {
-          writer_.Continue();
-          Write();
-        }
-      }
+    } else if (phase == phase_before) {
       break;
+    } else if (const std::optional<HttpResponse> refusal = CheckHead()) {
+      RefuseRequest(*refusal);
+    } else {
+      EnterPhase();
+      if (reader_->expects_continue() && input_.empty() && !reader_->is_http10()) {
+        writer_.Continue();
+        Write();
+      }
     }
   }
   serving_input_ = false;
   if (input_.empty() && input_.capacity() > kKeptInputBytes) std::string().swap(input_);
+}
+
+// Of a request whose body is still to come.
+std::optional<HttpResponse> Connection::CheckHead() const {
+  if (!set_.check_head || reader_->ends_within(input_.size())) return {};
+  return set_.check_head(reader_->head());
 }
 
 void Connection::Dispatch() {
@@ -285,7 +292,9 @@ void Connection::Dispatch() {
 
 // The rest of the input can't be understood, or is not wanted: the connection ends with the answer.
 void Connection::RefuseRequest(const HttpResponse& error) {
-  writer_.Reply(error, {.keep_alive = false, .request_id = set_.request_ids.Next()});
+  std::string id = reader_ == nullptr ? "" : reader_->head().request_id;
+  if (id.empty()) id = set_.request_ids.Next();
+  writer_.Reply(error, {.keep_alive = false, .request_id = id});
   FinishConnection();
 }
 

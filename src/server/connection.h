@@ -38,6 +38,7 @@ struct ConnectionSet {
   std::shared_ptr<BodyBudget> bodies;   // shared with requests, which may outlive the server
   std::shared_ptr<BodyBudget> answers;  // of large answers that clients have not read yet
   HttpHandler handler;
+  HttpHeadCheck check_head;  // may be empty
   RequestIds request_ids;
   std::vector<char> read_buffer = std::vector<char>(64 << 10);
   bool draining = false;  // every connection closes with its answer's end
@@ -84,6 +85,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Receive();
   void ServeInput();
   void Dispatch();
+  std::optional<HttpResponse> CheckHead() const;
   void RefuseRequest(const HttpResponse& error);
   void OnPeerEnd();
   bool is_busy() const;

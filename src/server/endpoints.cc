@@ -33,6 +33,11 @@ void WriteText(std::string_view key, std::string_view value, JsonWriter& json) {
   json.String(value);
 }
 
+std::optional<HttpResponse> CheckJson(const HttpRequest& head) {
+  const std::optional<ApiError> error = CheckJsonType(head.content_type);
+  return error ? std::optional(ErrorAnswer(*error)) : std::nullopt;
+}
+
 using Reader = std::optional<ApiError> (*)(const boost::json::object&, const ServedModel&,
                                            ApiRequest&);
 template <Reader read>
@@ -73,10 +78,7 @@ std::vector<Endpoints::Endpoint> Endpoints::List() {
   const auto plain = [](auto answer) {
     return [answer](const Exchange& exchange) { answer(*exchange); };
   };
-  const auto generate = [this](Prepare prepare) {
-    return [this, prepare](Exchange exchange) { Generate(std::move(exchange), prepare); };
-  };
-  const auto text = [this](Prepare prepare) {
+  const auto read = [this](Prepare prepare) {
     return [this, prepare](Exchange exchange) { Read(std::move(exchange), prepare); };
   };
   const auto health = plain([this](HttpExchange& e) { Health(e); });
@@ -91,13 +93,14 @@ std::vector<Endpoints::Endpoint> Endpoints::List() {
   const auto metrics = plain([this](HttpExchange& e) {
     e.Send({.content_type = kMetricsType, .body = metrics_.Text(engine_.status())});
   });
+  const auto check = [this](const HttpRequest& head) { return CheckGeneration(head); };
   return {
-      {"POST", "/v1/chat/completions", generate(PrepareGeneration<ReadChatRequest>)},
-      {"POST", "/v1/completions", generate(PrepareGeneration<ReadCompletionRequest>)},
+      {"POST", "/v1/chat/completions", read(PrepareGeneration<ReadChatRequest>), check},
+      {"POST", "/v1/completions", read(PrepareGeneration<ReadCompletionRequest>), check},
       {"GET", "/v1/models", plain([this](HttpExchange& e) { Models(e); })},
       {"GET", "/v1/models/{id}", plain([this](HttpExchange& e) { Model(e); })},
-      {"POST", "/tokenize", text(PrepareAnswer<AnswerTokenize>)},
-      {"POST", "/detokenize", text(PrepareAnswer<AnswerDetokenize>)},
+      {"POST", "/tokenize", read(PrepareAnswer<AnswerTokenize>), CheckJson},
+      {"POST", "/detokenize", read(PrepareAnswer<AnswerDetokenize>), CheckJson},
       {"GET", "/health", health},
       {"GET", "/ping", health},
       {"POST", "/ping", health},
@@ -109,12 +112,12 @@ std::vector<Endpoints::Endpoint> Endpoints::List() {
   };
 }
 
-void Endpoints::Generate(Exchange exchange, Prepare prepare) {
+std::optional<HttpResponse> Endpoints::CheckGeneration(const HttpRequest& head) const {
   if (draining_) {
-    return exchange->Send(ErrorAnswer(
-        {.status = 503, .message = "the server is shutting down and takes no new requests"}));
+    return ErrorAnswer(
+        {.status = 503, .message = "the server is shutting down and takes no new requests"});
   }
-  Read(std::move(exchange), prepare);
+  return CheckJson(head);
 }
 
 // A template of the request's own may take a second or two, as long as templates may.

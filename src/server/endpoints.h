@@ -47,7 +47,8 @@ class Endpoints {
   struct Endpoint {
     std::string method;
     std::string pattern;  // a path; "{id}" at its end takes the rest
-    HttpHandler handler;  // until this is gone
+    HttpHandler handler;  // until this is gone; not for what `check` refuses
+    HttpHeadCheck check;  // may be empty
   };
   std::vector<Endpoint> List();
 
@@ -75,7 +76,7 @@ class Endpoints {
   };
 
   bool IsReadInline(const HttpRequest& request) const;
-  void Generate(Exchange exchange, Prepare prepare);
+  std::optional<HttpResponse> CheckGeneration(const HttpRequest& head) const;
   void Read(Exchange exchange, Prepare prepare);
   void Take(Exchange exchange, Prepared prepared, int64_t arrival);
   void Models(HttpExchange& exchange) const;

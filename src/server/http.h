@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,5 +67,8 @@ class HttpExchange {
 };
 
 using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
+
+// The answer to a request that is refused as soon as its head is known (no body yet), or nothing.
+using HttpHeadCheck = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
 }  // namespace spry

@@ -132,11 +132,12 @@ class Catcher : public std::enable_shared_from_this<Catcher> {
 
 class HttpServerImpl final : public HttpServer {
  public:
-  HttpServerImpl(const HttpLimits& limits, HttpHandler handler) {
-    set_.limits = limits;
-    set_.bodies = std::make_shared<BodyBudget>(limits.all_bodies_bytes);
-    set_.answers = std::make_shared<BodyBudget>(limits.all_answers_bytes);
+  HttpServerImpl(const HttpServerOptions& options, HttpHandler handler) {
+    set_.limits = options.limits;
+    set_.bodies = std::make_shared<BodyBudget>(options.limits.all_bodies_bytes);
+    set_.answers = std::make_shared<BodyBudget>(options.limits.all_answers_bytes);
     set_.handler = std::move(handler);
+    set_.check_head = options.check_head;
   }
 
   ~HttpServerImpl() override { CloseConnections(); }
@@ -332,7 +333,7 @@ void HttpServerImpl::StopAccepting() {
 Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpServerOptions& options,
                                                        HttpHandler handler) {
   try {
-    auto server = std::make_unique<HttpServerImpl>(options.limits, std::move(handler));
+    auto server = std::make_unique<HttpServerImpl>(options, std::move(handler));
     SPRY_RETURN_IF_ERROR(server->Open(options));
     return std::unique_ptr<HttpServer>(std::move(server));
   } catch (const std::exception& e) {

@@ -39,6 +39,9 @@ struct HttpServerOptions {
   std::string tls_cert_file;       // --ssl-certfile and --ssl-keyfile, PEM; both or none
   std::string tls_key_file;
   HttpLimits limits;
+  // Asked before a body is waited for; may be empty. What it refuses costs no memory, and its
+  // connection ends. Requests that came whole go to the handler, which has to check for itself.
+  HttpHeadCheck check_head;
 };
 
 class HttpServer {

@@ -37,11 +37,14 @@ std::string RangeText(NumberRange range) {
 
 }  // namespace
 
+std::optional<ApiError> CheckJsonType(std::string_view content_type) {
+  if (IsJson(content_type)) return {};
+  return ApiError{
+      .status = 415,
+      .message = fmt::format("the content type is '{}'; expected application/json", content_type)};
+}
+
 JsonBody ParseJsonBody(const HttpRequest& request) {
-  if (!IsJson(request.content_type)) {
-    return Refused(
-        fmt::format("the content type is '{}'; expected application/json", request.content_type));
-  }
   json::error_code error;
   json::parse_options options;
   options.max_depth = kMaxJsonDepth;

@@ -18,6 +18,9 @@ namespace spry {
 
 inline constexpr int kMaxJsonDepth = 32;
 
+// 415 for a body that is no JSON.
+std::optional<ApiError> CheckJsonType(std::string_view content_type);
+
 // The object in the body of a request.
 struct JsonBody {
   std::optional<ApiError> error;

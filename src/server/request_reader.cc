@@ -181,6 +181,13 @@ RequestReader::~RequestReader() = default;
 bool RequestReader::expects_continue() const { return parser_->expects_continue; }
 bool RequestReader::keep_alive() const { return parser_->keep_alive(); }
 bool RequestReader::is_http10() const { return parser_->is_http10; }
+const HttpRequest& RequestReader::head() const { return parser_->request; }
+
+bool RequestReader::ends_within(size_t bytes) const {
+  const auto length = parser_->content_length();
+  return length && *length <= bytes;
+}
+
 HttpRequest RequestReader::TakeRequest() { return std::move(parser_->request); }
 
 size_t RequestReader::Refuse(int status, std::string message) {
@@ -191,10 +198,7 @@ size_t RequestReader::Refuse(int status, std::string message) {
 }
 
 size_t RequestReader::Read(std::string_view input) {
-  size_t taken = 0;
-  if (phase_ == Phase::kHead) taken = ReadHead(input);
-  if (phase_ == Phase::kBody && taken < input.size()) taken += ReadBody(input.substr(taken));
-  return taken;
+  return phase_ == Phase::kHead ? ReadHead(input) : ReadBody(input);
 }
 
 // Looks at each byte of the head once. True when the head's end is at scanned_.

@@ -20,14 +20,17 @@ class RequestReader {
   RequestReader(const HttpLimits& limits, const std::shared_ptr<BodyBudget>& bodies);
   ~RequestReader();
 
-  // Parses on. `input` begins at the first byte not yet taken; returns how many bytes were taken.
-  // Of the rest more is needed, unless the phase is kDone (it belongs to the next request) or
-  // kRefused.
+  // Parses on, the head or the body, not both in one call. `input` begins at the first byte not yet
+  // taken; returns how many bytes were taken. When the phase stays what it was, more is needed.
+  // What is left in phase kDone belongs to the next request.
   size_t Read(std::string_view input);
 
   Phase phase() const { return phase_; }
 
   // After the head.
+  const HttpRequest& head() const;
+  // Whether the body, none of which has been read, is known to have at most `bytes`.
+  bool ends_within(size_t bytes) const;
   bool expects_continue() const;
   bool keep_alive() const;
   bool is_http10() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -49,7 +50,8 @@ Router::Router(RouterOptions options)
       allowed_origins_(std::move(options.allowed_origins)),
       any_origin_(std::ranges::find(allowed_origins_, "*") != allowed_origins_.end()) {}
 
-void Router::Add(std::string method, std::string_view pattern, HttpHandler handler) {
+void Router::Add(std::string method, std::string_view pattern, HttpHandler handler,
+                 HttpHeadCheck check) {
   const size_t parameter = pattern.find('{');
   const std::string_view prefix = pattern.substr(0, parameter);
   const bool has_parameter = parameter != std::string_view::npos;
@@ -62,7 +64,7 @@ void Router::Add(std::string method, std::string_view pattern, HttpHandler handl
     routes_.push_back({.prefix = std::string(prefix), .has_parameter = has_parameter});
     route = routes_.end() - 1;
   }
-  route->methods[std::move(method)] = std::move(handler);
+  route->methods[std::move(method)] = {.handler = std::move(handler), .check = std::move(check)};
 }
 
 // An exact path comes before a parameter. There are few routes, so looking through them is fast.
@@ -82,17 +84,19 @@ bool Router::IsListedOrigin(std::string_view origin) const {
   return std::ranges::find(allowed_origins_, origin) != allowed_origins_.end();
 }
 
-void Router::AddCorsFields(HttpExchange& exchange) const {
-  const std::string& origin = exchange.request().origin;
+Router::Fields Router::CorsFields(const HttpRequest& request) const {
+  Fields fields;
+  const std::string& origin = request.origin;
   if (any_origin_) {
-    if (!origin.empty()) exchange.AddField("Access-Control-Allow-Origin", "*");
-    return;
+    if (!origin.empty()) fields.emplace_back("Access-Control-Allow-Origin", "*");
+    return fields;
   }
   // The answer differs by origin, so a cache must keep one for each, whoever asks first.
-  exchange.AddField("Vary", "Origin");
+  fields.emplace_back("Vary", "Origin");
   if (!origin.empty() && IsListedOrigin(origin)) {
-    exchange.AddField("Access-Control-Allow-Origin", origin);
+    fields.emplace_back("Access-Control-Allow-Origin", origin);
   }
+  return fields;
 }
 
 HttpResponse Router::AnswerPreflight(const HttpRequest& request) const {
@@ -110,11 +114,9 @@ HttpResponse Router::AnswerPreflight(const HttpRequest& request) const {
   return response;
 }
 
-void Router::Handle(std::shared_ptr<HttpExchange> exchange) const {
-  HttpRequest& request = exchange->request();
-  AddCorsFields(*exchange);
+std::variant<Router::Way, HttpResponse> Router::Lead(const HttpRequest& request) const {
   if (request.method == "OPTIONS" && !request.origin.empty() && !request.preflight_method.empty()) {
-    return exchange->Send(AnswerPreflight(request));
+    return AnswerPreflight(request);
   }
   // The guard looks at the path that routes are found by, or "/%761/models" would slip past it.
   const std::string path = Decoded(request.path);
@@ -124,29 +126,51 @@ void Router::Handle(std::shared_ptr<HttpExchange> exchange) const {
                  ? "this server needs an API key; send it as \"Authorization: Bearer KEY\""
                  : "the API key in the Authorization field is not one of this server's");
     response.fields.emplace_back("WWW-Authenticate", "Bearer");
-    return exchange->Send(std::move(response));
+    return response;
   }
   const Route* const route = Find(path);
-  if (route == nullptr) {
-    return exchange->Send(ErrorAnswer(404, fmt::format("there is no {} here", path)));
-  }
+  if (route == nullptr) return ErrorAnswer(404, fmt::format("there is no {} here", path));
   auto method = route->methods.find(request.method);
   if (method == route->methods.end() && request.method == "HEAD") {
     method = route->methods.find("GET");
   }
   if (method == route->methods.end()) {
     std::string allowed;
-    for (const auto& [name, handler] : route->methods) {
+    for (const auto& [name, target] : route->methods) {
       allowed += (allowed.empty() ? "" : ", ") + name;
       if (name == "GET" && !route->methods.contains("HEAD")) allowed += ", HEAD";
     }
     HttpResponse response = ErrorAnswer(
         405, fmt::format("{} does not take {}; it takes {}", path, request.method, allowed));
     response.fields.emplace_back("Allow", allowed);
-    return exchange->Send(std::move(response));
+    return response;
   }
-  if (route->has_parameter) request.parameter = path.substr(route->prefix.size());
-  method->second(std::move(exchange));
+  const Target& target = method->second;
+  if (target.check) {
+    if (std::optional<HttpResponse> refusal = target.check(request)) return *std::move(refusal);
+  }
+  return Way{.handler = &target.handler,
+             .parameter = route->has_parameter ? path.substr(route->prefix.size()) : ""};
+}
+
+std::optional<HttpResponse> Router::CheckHead(const HttpRequest& head) const {
+  auto led = Lead(head);
+  auto* answer = std::get_if<HttpResponse>(&led);
+  if (answer == nullptr) return {};
+  std::ranges::move(CorsFields(head), std::back_inserter(answer->fields));
+  return std::move(*answer);
+}
+
+void Router::Handle(std::shared_ptr<HttpExchange> exchange) const {
+  HttpRequest& request = exchange->request();
+  for (auto& [name, value] : CorsFields(request)) {
+    exchange->AddField(std::move(name), std::move(value));
+  }
+  auto led = Lead(request);
+  if (auto* answer = std::get_if<HttpResponse>(&led)) return exchange->Send(std::move(*answer));
+  auto& way = std::get<Way>(led);
+  request.parameter = std::move(way.parameter);
+  (*way.handler)(std::move(exchange));
 }
 
 }  // namespace spry

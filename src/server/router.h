@@ -5,8 +5,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "server/api_keys.h"
@@ -24,23 +27,36 @@ class Router {
   explicit Router(RouterOptions options);
 
   // `pattern` is an exact path, or ends in a parameter, which takes the rest of the path, slashes
-  // included, and at least one character: "/v1/models/{id}". HEAD goes to GET's handler.
-  void Add(std::string method, std::string_view pattern, HttpHandler handler);
+  // included, and at least one character: "/v1/models/{id}". HEAD goes to GET's handler. What
+  // `check`, if any, refuses does not come to the handler.
+  void Add(std::string method, std::string_view pattern, HttpHandler handler,
+           HttpHeadCheck check = {});
 
-  // An HttpHandler for the server.
+  // For the server: its handler, and what it asks when it has a request's head.
   void Handle(std::shared_ptr<HttpExchange> exchange) const;
+  std::optional<HttpResponse> CheckHead(const HttpRequest& head) const;
 
  private:
-  using Methods = std::map<std::string, HttpHandler, std::less<>>;
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+  struct Target {
+    HttpHandler handler;
+    HttpHeadCheck check;  // may be empty
+  };
   struct Route {
     std::string prefix;  // the path, or what comes before its parameter
     bool has_parameter = false;
-    Methods methods;
+    std::map<std::string, Target, std::less<>> methods;
+  };
+  struct Way {
+    const HttpHandler* handler = nullptr;
+    std::string parameter;
   };
 
   const Route* Find(std::string_view path) const;
+  // Where a request goes, or the answer that it gets without that.
+  std::variant<Way, HttpResponse> Lead(const HttpRequest& request) const;
   bool IsListedOrigin(std::string_view origin) const;
-  void AddCorsFields(HttpExchange& exchange) const;
+  Fields CorsFields(const HttpRequest& request) const;
   HttpResponse AnswerPreflight(const HttpRequest& request) const;
 
   const ApiKeys keys_;

@@ -108,7 +108,8 @@ ApiRig::Exchange ApiRig::Send(std::string method, std::string path, std::string 
                           : path.starts_with(endpoint.pattern.substr(0, brace));
     if (!fits || method != endpoint.method) continue;
     if (brace != std::string::npos) exchange->request().parameter = path.substr(brace);
-    endpoint.handler(exchange);
+    auto refusal = endpoint.check ? endpoint.check(exchange->request()) : std::nullopt;
+    refusal ? exchange->Send(*std::move(refusal)) : endpoint.handler(exchange);
     return exchange;
   }
   ADD_FAILURE() << "no endpoint " << method << " " << path;

@@ -214,7 +214,7 @@ TEST_F(RefusalsTest, BodiesThatAreNoObject) {
 TEST_F(RefusalsTest, WrongContentType) {
   for (const char* type : {"text/plain", "", "application/x-www-form-urlencoded"}) {
     const auto exchange = rig_.Send("POST", "/v1/completions", R"({"prompt":[300]})", type);
-    EXPECT_EQ(exchange->answer().status, 400) << type;
+    EXPECT_EQ(exchange->answer().status, 415) << type;
   }
   const auto exchange = rig_.Send("POST", "/v1/completions", R"({"prompt":[300]})",
                                   "Application/JSON ; charset=utf-8");

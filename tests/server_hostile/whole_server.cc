@@ -27,10 +27,13 @@ class WholeServer::Parts {
  public:
   Parts() : api_(Options()) {
     for (Endpoints::Endpoint& endpoint : api_.endpoints().List()) {
-      router_.Add(endpoint.method, endpoint.pattern, std::move(endpoint.handler));
+      router_.Add(endpoint.method, endpoint.pattern, std::move(endpoint.handler),
+                  std::move(endpoint.check));
     }
-    auto http = HttpServer::Listen({.port = 0},
-                                   [this](auto exchange) { router_.Handle(std::move(exchange)); });
+    auto http = HttpServer::Listen(
+        {.port = 0,
+         .check_head = [this](const HttpRequest& head) { return router_.CheckHead(head); }},
+        [this](auto exchange) { router_.Handle(std::move(exchange)); });
     CHECK(http.ok());
     http_ = *std::move(http);
     const std::string address = http_->address();
