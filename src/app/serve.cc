@@ -18,6 +18,7 @@
 #include "app/load_model.h"
 #include "app/loading_signals.h"
 #include "app/read_text.h"
+#include "app/refusal_log.h"
 #include "app/sampling_fields.h"
 #include "app/serve_log.h"
 #include "base/clock.h"
@@ -214,6 +215,9 @@ Result<int> RunServe(const ServeFlags& flags) {
   Router router(flags.router);
   // Bound before the model is loaded: a port in use is known at once, and early clients wait.
   HttpServerOptions options = flags.http;
+  const SteadyClock clock;
+  RefusalLog refusals(clock);
+  options.on_refused = [&refusals](const HttpRefusal& refusal) { refusals.Add(refusal); };
   options.check_head = [&router](const HttpRequest& head) { return router.CheckHead(head); };
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> http,
                         HttpServer::Listen(options, [&router](auto exchange) {

@@ -82,7 +82,7 @@ HttpResponse ErrorAnswer(int status, std::string message) {
 }
 
 HttpResponse ErrorAnswer(const ApiError& error) {
-  HttpResponse response{.status = error.status};
+  HttpResponse response{.status = error.status, .refusal = error.message};
   if (error.status == 429 || error.status == 503) {
     response.fields.emplace_back("Retry-After", kRetrySeconds);
   }

@@ -292,10 +292,22 @@ void Connection::Dispatch() {
 
 // The rest of the input can't be understood, or is not wanted: the connection ends with the answer.
 void Connection::RefuseRequest(const HttpResponse& error) {
-  std::string id = reader_ == nullptr ? "" : reader_->head().request_id;
-  if (id.empty()) id = set_.request_ids.Next();
+  static const HttpRequest kNone;
+  const HttpRequest& request = reader_ == nullptr ? kNone : reader_->head();
+  const std::string id = request.request_id.empty() ? set_.request_ids.Next() : request.request_id;
+  ReportRefusal(request, error, id);
   writer_.Reply(error, {.keep_alive = false, .request_id = id});
   FinishConnection();
+}
+
+void Connection::ReportRefusal(const HttpRequest& request, const HttpResponse& answer,
+                               std::string_view id) {
+  if (answer.refusal.empty() || !set_.on_refused) return;
+  set_.on_refused({.method = request.method,
+                   .path = request.path,
+                   .status = answer.status,
+                   .why = answer.refusal,
+                   .request_id = id});
 }
 
 // The client has ended its side and every whole request before that was handed over.
@@ -312,12 +324,12 @@ AnswerForm Connection::form() const {
 
 void Connection::Reply(const HttpResponse& response) {
   if (abandoned_) return;
+  if (!LeaseAnswer(static_cast<int64_t>(response.body.size()))) {
+    return Reply(ErrorAnswer(503, "too much is waiting for clients to read it; try again"));
+  }
   const AnswerForm answer_form = form();
   keep_alive_ = answer_form.keep_alive;
-  if (!LeaseAnswer(static_cast<int64_t>(response.body.size()))) {
-    return writer_.Reply(ErrorAnswer(503, "too much is waiting for clients to read it; try again"),
-                         answer_form);
-  }
+  ReportRefusal(exchange_->request(), response, answer_form.request_id);
   writer_.Reply(response, answer_form);
 }
 

@@ -38,7 +38,8 @@ struct ConnectionSet {
   std::shared_ptr<BodyBudget> bodies;   // shared with requests, which may outlive the server
   std::shared_ptr<BodyBudget> answers;  // of large answers that clients have not read yet
   HttpHandler handler;
-  HttpHeadCheck check_head;  // may be empty
+  HttpHeadCheck check_head;  // may be empty, as on_refused
+  std::function<void(const HttpRefusal&)> on_refused;
   RequestIds request_ids;
   std::vector<char> read_buffer = std::vector<char>(64 << 10);
   bool draining = false;  // every connection closes with its answer's end
@@ -87,6 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Dispatch();
   std::optional<HttpResponse> CheckHead() const;
   void RefuseRequest(const HttpResponse& error);
+  void ReportRefusal(const HttpRequest& request, const HttpResponse& answer, std::string_view id);
   void OnPeerEnd();
   bool is_busy() const;
   bool reading_pauses() const;

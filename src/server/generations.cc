@@ -357,7 +357,9 @@ void Generations::Fail(Generation& generation, const ApiError& error) {
     generation.exchange->Append(out_);
     generation.exchange->EndStream();
   } else {
-    generation.exchange->Send(ErrorAnswer(error));
+    HttpResponse answer = ErrorAnswer(error);
+    answer.refusal.clear();  // End says it
+    generation.exchange->Send(std::move(answer));
   }
   End(generation, "error", error.message);
 }

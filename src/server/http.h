@@ -35,6 +35,8 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> fields;  // further header fields
+  std::string refusal = {};  // why the request is refused, for the log; empty: it is not, or has a
+                             // line already
 };
 
 // One request and its answer: either Send once, or StartStream, any number of Append and Flush, and

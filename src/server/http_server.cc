@@ -138,6 +138,7 @@ class HttpServerImpl final : public HttpServer {
     set_.answers = std::make_shared<BodyBudget>(options.limits.all_answers_bytes);
     set_.handler = std::move(handler);
     set_.check_head = options.check_head;
+    set_.on_refused = options.on_refused;
   }
 
   ~HttpServerImpl() override { CloseConnections(); }

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "server/http.h"
@@ -32,6 +33,15 @@ struct HttpLimits {
   std::chrono::milliseconds write_time{60000};  // without progress of a write
 };
 
+// For the log. Texts live as long as the call.
+struct HttpRefusal {
+  std::string_view method;  // empty, as the path, when the head was not understood
+  std::string_view path;
+  int status = 0;
+  std::string_view why;
+  std::string_view request_id;
+};
+
 struct HttpServerOptions {
   std::string host = "127.0.0.1";  // an address or a name; "::" and "0.0.0.0": every interface
   int port = 8000;                 // 0: any free one
@@ -42,6 +52,7 @@ struct HttpServerOptions {
   // Asked before a body is waited for; may be empty. What it refuses costs no memory, and its
   // connection ends. Requests that came whole go to the handler, which has to check for itself.
   HttpHeadCheck check_head;
+  std::function<void(const HttpRefusal&)> on_refused;  // may be empty
 };
 
 class HttpServer {

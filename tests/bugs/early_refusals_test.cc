@@ -91,7 +91,8 @@ TEST_F(EarlyRefusals, ReachClientsThatGoOnSending) {
 TEST_F(EarlyRefusals, OfADrainingServer) {
   Serve();
   Client running(port_);
-  Post(running, R"({"prompt":[5],"max_tokens":40,"stream":true,"ignore_eos":true})");
+  Post(running, R"({"prompt":[5],"max_tokens":40,"stream":true,"ignore_eos":true,
+                   "return_token_ids":true})");
   running.Read(400);
   Client late(port_);
   late.Send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n");
