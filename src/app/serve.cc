@@ -111,6 +111,11 @@ void LogRequest(const RequestReport& report) {
        {"error", report.error.empty() ? "-" : report.error}});
 }
 
+void LogCut(const HttpCut& cut) {
+  Log(LogLevel::kWarning, "cut",
+      {{"id", cut.request_id}, {"unsent_bytes", std::to_string(cut.unsent)}, {"error", cut.why}});
+}
+
 void LogIgnored(std::string_view request_id, const std::vector<std::string>& fields) {
   std::string names;
   for (size_t i = 0; i < std::min(fields.size(), kMostNamedFields); ++i) {
@@ -218,6 +223,7 @@ Result<int> RunServe(const ServeFlags& flags) {
   const SteadyClock clock;
   RefusalLog refusals(clock);
   options.on_refused = [&refusals](const HttpRefusal& refusal) { refusals.Add(refusal); };
+  options.on_cut = LogCut;
   options.check_head = [&router](const HttpRequest& head) { return router.CheckHead(head); };
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> http,
                         HttpServer::Listen(options, [&router](auto exchange) {

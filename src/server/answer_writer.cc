@@ -11,6 +11,8 @@ namespace {
 
 // A buffer that grew while a client was slow is given back when the client has caught up.
 constexpr size_t kKeptBytes = 16 << 10;
+// Written at once; a client that reads as fast as that does not hold up the others.
+constexpr size_t kMostAtOnce = 1 << 20;
 
 std::string_view Phrase(int status) {
   switch (status) {
@@ -126,9 +128,12 @@ void AnswerWriter::EndStream() {
 }
 
 IoState AnswerWriter::WriteTo(Transport& transport, bool& progress) {
+  const size_t start = sent_;
   while (unsent() > 0) {
+    const bool enough = sent_ - start >= kMostAtOnce;
     const IoOutcome outcome =
-        transport.Write(std::string_view(bytes_).substr(sent_, piece_start_ - sent_));
+        enough ? IoOutcome{.state = IoState::kWantWrite}
+               : transport.Write(std::string_view(bytes_).substr(sent_, piece_start_ - sent_));
     if (outcome.state != IoState::kDone) {
       // A client that never quite catches up must not make the buffer grow; halves, so that a byte
       // is moved once.
@@ -139,12 +144,12 @@ IoState AnswerWriter::WriteTo(Transport& transport, bool& progress) {
     sent_ += outcome.bytes;
   }
   ForgetSent();
-  if (bytes_.empty() && bytes_.capacity() > kKeptBytes) std::string().swap(bytes_);
   return IoState::kDone;
 }
 
 void AnswerWriter::ForgetSent() {
   bytes_.erase(0, sent_);
+  if (bytes_.capacity() > kKeptBytes + 4 * bytes_.size()) bytes_.shrink_to_fit();
   piece_start_ -= sent_;
   sent_ = 0;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -30,11 +31,12 @@ class AnswerWriter {
   void EndPiece();  // what was appended becomes one chunk, to be written
   void EndStream();
 
-  // Writes until everything is out (kDone) or the transport says what it waits for. `progress` is
-  // set when bytes were taken.
+  // Writes until everything is out (kDone), the transport says what it waits for, or others are to
+  // have their turn (kWantWrite). `progress` is set when bytes were taken.
   IoState WriteTo(Transport& transport, bool& progress);
-  size_t unsent() const { return piece_start_ - sent_; }  // of ended pieces
-  void Drop();                                            // forgets everything
+  size_t unsent() const { return piece_start_ - sent_; }                    // of ended pieces
+  int64_t held() const { return static_cast<int64_t>(bytes_.capacity()); }  // of memory
+  void Drop();                                                              // forgets everything
 
  private:
   enum class Framing { kChunked, kUntilClose, kNoBody };

@@ -59,6 +59,13 @@ class BodyLease {
     size_ += more;
     return true;
   }
+  // Has `size` bytes from now on; false, and has what it had, when there is no room.
+  bool Resize(int64_t size) {
+    if (size >= size_) return Grow(size - size_);
+    budget_->held_.fetch_sub(size_ - size, std::memory_order_relaxed);
+    size_ = size;
+    return true;
+  }
 
  private:
   void GiveBack() {

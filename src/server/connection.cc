@@ -1,5 +1,8 @@
 #include "server/connection.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <exception>
@@ -36,7 +39,7 @@ class Connection::Exchange final : public HttpExchange {
     if (connection_ == nullptr) return;
     if (streaming_) {
       connection_->exchange_ = nullptr;
-      connection_->Abandon();
+      connection_->Abandon("the stream was dropped");
     } else {
       Send(ErrorAnswer(500, "the request was dropped"));
     }
@@ -79,6 +82,9 @@ class Connection::Exchange final : public HttpExchange {
     Finish();
   }
 
+  std::string_view cut() const override { return cut_; }
+  void set_cut(std::string_view why) { cut_ = why; }
+
   void OnLeave(std::function<void()> left) override {
     if (connection_ != nullptr) left_ = std::move(left);
   }
@@ -111,6 +117,7 @@ class Connection::Exchange final : public HttpExchange {
   HttpRequest request_;
   std::vector<std::pair<std::string, std::string>> fields_;
   std::function<void()> left_;
+  std::string_view cut_;
   bool streaming_ = false;
 };
 
@@ -165,11 +172,20 @@ void Connection::Close() {
 }
 
 // From within calls of the exchange: its owner is not to be called back there.
-void Connection::Abandon() {
+void Connection::Abandon(std::string_view why) {
   if (abandoned_ || state_ == State::kClosed) return;
   abandoned_ = true;
+  ReportCut(why);
   writer_.Drop();
   asio::post(set_.io, Guarded([](Connection& c, const auto&) { c.Close(); }));
+}
+
+// `why` is a literal.
+void Connection::ReportCut(std::string_view why) {
+  if (exchange_ != nullptr) return exchange_->set_cut(why);
+  const auto unsent = static_cast<int64_t>(writer_.unsent());
+  if (unsent == 0 || !set_.on_cut) return;
+  set_.on_cut({.request_id = request_id_, .unsent = unsent, .why = why});
 }
 
 // Whatever woke it, does everything that can be done now.
@@ -285,6 +301,7 @@ void Connection::Dispatch() {
   reader_.reset();
   is_head_ = request.method == "HEAD";
   if (request.request_id.empty()) request.request_id = set_.request_ids.Next();
+  request_id_ = request.request_id;
   auto exchange = std::make_shared<Exchange>(*this, std::move(request));
   exchange_ = exchange.get();
   set_.handler(std::move(exchange));
@@ -294,9 +311,9 @@ void Connection::Dispatch() {
 void Connection::RefuseRequest(const HttpResponse& error) {
   static const HttpRequest kNone;
   const HttpRequest& request = reader_ == nullptr ? kNone : reader_->head();
-  const std::string id = request.request_id.empty() ? set_.request_ids.Next() : request.request_id;
-  ReportRefusal(request, error, id);
-  writer_.Reply(error, {.keep_alive = false, .request_id = id});
+  request_id_ = request.request_id.empty() ? set_.request_ids.Next() : request.request_id;
+  ReportRefusal(request, error, request_id_);
+  writer_.Reply(error, {.keep_alive = false, .request_id = request_id_});
   FinishConnection();
 }
 
@@ -349,15 +366,24 @@ void Connection::StartStream(const HttpResponse& head) {
 }
 
 void Connection::Append(std::string_view bytes) {
-  if (abandoned_) return;
-  if (static_cast<int64_t>(writer_.unsent()) > set_.limits.unsent_bytes) return Abandon();
-  writer_.Append(bytes);
+  if (!abandoned_) writer_.Append(bytes);
 }
 
 void Connection::Flush() {
   if (abandoned_) return;
   writer_.EndPiece();
   Write();
+  LeaseUnsent();
+}
+
+// Of a stream: what its client has yet to take, beyond what each may have.
+void Connection::LeaseUnsent() {
+  const auto unsent = static_cast<int64_t>(writer_.unsent());
+  if (unsent <= set_.limits.unsent_bytes) return answer_lease_.reset();
+  if (!answer_lease_) answer_lease_.emplace(set_.answers);
+  if (!answer_lease_->Resize(writer_.held())) {
+    Abandon("too much of all answers together waits for clients to read it");
+  }
 }
 
 void Connection::EndStream() {
@@ -382,13 +408,15 @@ void Connection::Write() {
   if (abandoned_ || writer_.unsent() == 0) return;
   bool progress = false;
   const IoState state = writer_.WriteTo(*transport_, progress);
-  if (state == IoState::kFailed || state == IoState::kEnd) return Abandon();
+  if (state == IoState::kFailed || state == IoState::kEnd) return Abandon("the connection broke");
   const bool was_blocked = std::exchange(write_blocked_, state == IoState::kWantWrite);
   if (state == IoState::kDone) {
     answer_lease_.reset();
     if (state_ == State::kFinishing) BeginLinger();
   } else if (progress || !was_blocked) {
     write_progress_ = Clock::now();
+    queued_ = QueuedBytes();
+    if (answer_lease_) answer_lease_->Resize(writer_.held());
   }
   if (write_blocked_) AwaitWritable();
   UpdateTimer();
@@ -406,7 +434,7 @@ void Connection::BeginLinger() {
   state_ = State::kLingering;
   EnterPhase();
   transport_->FinishWriting();
-  if (peer_ended_) return Abandon();
+  if (peer_ended_) return Abandon("the client has left");
   UpdateTimer();
 }
 
@@ -414,7 +442,9 @@ Connection::Clock::time_point Connection::Deadline() const {
   const HttpLimits& limits = set_.limits;
   if (state_ == State::kHandshake) return phase_since_ + limits.header_time;
   if (state_ == State::kLingering) return phase_since_ + kLingerTime;
-  if (writer_.unsent() > 0) return write_progress_ + limits.write_time;
+  const auto unsent = static_cast<int64_t>(writer_.unsent());
+  if (unsent > limits.unsent_bytes) return write_progress_ + limits.stall_time;
+  if (unsent > 0) return write_progress_ + limits.write_time;
   if (exchange_ != nullptr) return Clock::time_point::max();
   if (reader_ == nullptr) return phase_since_ + limits.idle_time;
   return phase_since_ +
@@ -435,9 +465,25 @@ void Connection::UpdateTimer() {
   }));
 }
 
+// What the kernel has of the answer, that the client's side has not taken.
+int64_t Connection::QueuedBytes() {
+  int queued = 0;
+  return ioctl(socket_.native_handle(), SIOCOUTQ, &queued) == 0 ? queued : 0;
+}
+
 void Connection::OnDeadline() {
-  const bool reads_request = state_ == State::kOpen && reader_ != nullptr && writer_.unsent() == 0;
-  if (!reads_request) return Close();
+  if (writer_.unsent() > 0) {
+    // The kernel's buffer is megabytes, and asks for more when a third of it is free: a client may
+    // read all the time and we see nothing of it.
+    const int64_t queued_before = std::exchange(queued_, QueuedBytes());
+    if (queued_ >= queued_before) {
+      ReportCut("the client does not read its answer");
+      return Close();
+    }
+    write_progress_ = Clock::now();
+    return UpdateTimer();
+  }
+  if (state_ != State::kOpen || reader_ == nullptr) return Close();
   const bool in_head = reader_->phase() == RequestReader::Phase::kHead;
   RefuseRequest(ErrorAnswer(408, in_head ? "the request's head did not arrive in time"
                                          : "the request's body did not arrive in time"));

@@ -40,6 +40,7 @@ struct ConnectionSet {
   HttpHandler handler;
   HttpHeadCheck check_head;  // may be empty, as on_refused
   std::function<void(const HttpRefusal&)> on_refused;
+  std::function<void(const HttpCut&)> on_cut;
   RequestIds request_ids;
   std::vector<char> read_buffer = std::vector<char>(64 << 10);
   bool draining = false;  // every connection closes with its answer's end
@@ -103,10 +104,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void FinishAnswer();
 
   bool LeaseAnswer(int64_t size);
+  void LeaseUnsent();
+  int64_t QueuedBytes();
   void Write();
   void FinishConnection();
   void BeginLinger();
-  void Abandon();  // Close, soon
+  void Abandon(std::string_view why);  // Close, soon
+  void ReportCut(std::string_view why);
 
   void EnterPhase() { phase_since_ = Clock::now(); }
   Clock::time_point Deadline() const;
@@ -119,6 +123,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point timer_at_ = Clock::time_point::max();
   Clock::time_point phase_since_;     // of the handshake, the wait for a request, its head ...
   Clock::time_point write_progress_;  // while something is unsent
+  int64_t queued_ = 0;                // in the kernel then
   State state_ = State::kHandshake;
 
   std::string input_;  // received, not yet taken by reader_
@@ -129,6 +134,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unique_ptr<HttpResponse> refusal_;
 
   // Of the request in work.
+  std::string request_id_;
   bool is_head_ = false;
   bool is_http10_ = false;
   bool keep_alive_ = true;

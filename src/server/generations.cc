@@ -318,8 +318,9 @@ void Generations::EndChoice(const Output& output, Generation& generation, Choice
   } else {
     SendWhole(generation);
   }
-  const char* word = FinishWord(generation.choices.front().text.finish());
-  End(generation, word, "");
+  const std::string_view cut = generation.exchange->cut();
+  End(generation, cut.empty() ? FinishWord(generation.choices.front().text.finish()) : "abort",
+      cut);
 }
 
 void Generations::SendWhole(Generation& generation) {
@@ -373,7 +374,7 @@ void Generations::Leave(uint64_t number) {
   const auto found = running_.find(number);
   if (found == running_.end() || found->second->ended) return;
   CancelChoices(*found->second);
-  End(*found->second, "abort", "");
+  End(*found->second, "abort", found->second->exchange->cut());
   if (!working_) Settle();
 }
 

@@ -56,12 +56,14 @@ class HttpExchange {
 
   // Status and header of an answer that comes in pieces (chunked). Goes with the first Flush.
   virtual void StartStream(HttpResponse head) = 0;
-  // Buffers. A client that has yet to take more than HttpLimits::unsent_bytes of what was flushed
-  // is given up: it has left.
+  // Buffers. A client that does not take what was flushed is cut off: it has left. See HttpLimits.
   virtual void Append(std::string_view bytes) = 0;
   // Hands what was appended to the connection, as one write.
   virtual void Flush() = 0;
   virtual void EndStream() = 0;
+
+  // Why the server has cut the client off, or is about to; empty: it has not.
+  virtual std::string_view cut() const = 0;
 
   // Called once, from the event loop and never from within a call above, when the client has left
   // before the answer's end. Replaces what was set before.

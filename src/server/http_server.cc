@@ -139,6 +139,7 @@ class HttpServerImpl final : public HttpServer {
     set_.handler = std::move(handler);
     set_.check_head = options.check_head;
     set_.on_refused = options.on_refused;
+    set_.on_cut = options.on_cut;
   }
 
   ~HttpServerImpl() override { CloseConnections(); }

@@ -23,14 +23,18 @@ namespace spry {
 struct HttpLimits {
   int64_t header_bytes = 16 << 10;
   int64_t body_bytes = int64_t{16} << 20;
-  int64_t all_bodies_bytes = int64_t{256} << 20;   // of all connections together
-  int64_t all_answers_bytes = int64_t{256} << 20;  // large ones that wait for their readers
-  int64_t unsent_bytes = int64_t{1} << 20;         // of one connection
-  int connections = 65536;                         // at most what RLIMIT_NOFILE leaves room for
-  std::chrono::milliseconds header_time{10000};    // from a request's first byte to its head's end
-  std::chrono::milliseconds body_time{60000};      // from there to the body's end
-  std::chrono::milliseconds idle_time{75000};   // before a connection's first request, and between
-  std::chrono::milliseconds write_time{60000};  // without progress of a write
+  int64_t all_bodies_bytes = int64_t{256} << 20;  // of all connections together
+  int64_t all_answers_bytes = int64_t{256}
+                              << 20;             // that wait for their readers, but for small ones
+  int64_t unsent_bytes = int64_t{1} << 20;       // of one connection; more has less time
+  int connections = 65536;                       // at most what RLIMIT_NOFILE leaves room for
+  std::chrono::milliseconds header_time{10000};  // from a request's first byte to its head's end
+  std::chrono::milliseconds body_time{60000};    // from there to the body's end
+  std::chrono::milliseconds idle_time{75000};    // before a connection's first request, and between
+  // How long a client may take nothing of its answer, and how long while more than unsent_bytes of
+  // it wait. Who takes a little is not cut off, however large the answer is.
+  std::chrono::milliseconds write_time{60000};
+  std::chrono::milliseconds stall_time{10000};
 };
 
 // For the log. Texts live as long as the call.
@@ -40,6 +44,14 @@ struct HttpRefusal {
   int status = 0;
   std::string_view why;
   std::string_view request_id;
+};
+
+// Likewise: a client that was cut off behind the end of its answer. (In the midst of one, see
+// HttpExchange::cut.)
+struct HttpCut {
+  std::string_view request_id;
+  int64_t unsent = 0;  // bytes
+  std::string_view why;
 };
 
 struct HttpServerOptions {
@@ -53,6 +65,7 @@ struct HttpServerOptions {
   // connection ends. Requests that came whole go to the handler, which has to check for itself.
   HttpHeadCheck check_head;
   std::function<void(const HttpRefusal&)> on_refused;  // may be empty
+  std::function<void(const HttpCut&)> on_cut;          // likewise
 };
 
 class HttpServer {

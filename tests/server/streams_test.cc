@@ -140,8 +140,9 @@ TEST(Streams, ForgottenOnesAreCut) {
   EXPECT_THAT(all, ::testing::EndsWith("4\r\npart\r\n"));
 }
 
-TEST(Streams, SlowReaderIsCutAtTheLimitWhileOthersGoOn) {
-  ServerRig rig({.limits = {.unsent_bytes = 100000}});
+// All that waits for readers has a limit, and who reads does not pay for who does not.
+TEST(Streams, WhoDoesNotReadIsCutWhileOthersGoOn) {
+  ServerRig rig({.limits = {.all_answers_bytes = 10'000'000, .unsent_bytes = 100'000}});
   Client slow(rig.port());
   slow.Get("/stream", "slow");
   Client reader(rig.port());
@@ -162,22 +163,24 @@ TEST(Streams, SlowReaderIsCutAtTheLimitWhileOthersGoOn) {
     });
   }
   EXPECT_EQ(rig.left(), 1);
+  EXPECT_EQ(to_slow->cut(), "too much of all answers together waits for clients to read it");
   rig.OnLoop([&](HttpServer&) { to_reader->EndStream(); });
   reading.join();
   EXPECT_EQ(received.size(), pieces * piece.size());
+  EXPECT_EQ(to_reader->cut(), "");
   EXPECT_EQ(rig.connections(), 1);
   rig.Forget("reader");
 }
 
 // One answer may be as large as it likes; who doesn't read it has the time of a write.
 TEST(Streams, StalledWritesTimeOut) {
-  ServerRig rig({.limits = {.unsent_bytes = 1000, .write_time = milliseconds(500)}});
+  ServerRig rig({.limits = {.unsent_bytes = 1000, .stall_time = milliseconds(500)}});
   Client stalls(rig.port());
   stalls.Get("/big");
   Client reads(rig.port());
   reads.Get("/big");
   std::string body;
-  for (int i = 0; i < 8; ++i) {  // slower than write_time, but with progress
+  for (int i = 0; i < 8; ++i) {  // slower than stall_time, but with progress
     body += reads.Read(1 << 20);
     std::this_thread::sleep_for(milliseconds(100));
   }

@@ -45,6 +45,7 @@ class FakeExchange final : public HttpExchange {
     EXPECT_TRUE(streams_ && !done_);
     done_ = true;
   }
+  std::string_view cut() const override { return {}; }
   void OnLeave(std::function<void()> left) override { left_ = std::move(left); }
 
   // The client goes away; called from the event loop.
