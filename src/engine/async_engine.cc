@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <system_error>
 
@@ -18,6 +19,12 @@ namespace {
 // Steps of full batches that may be unread: enough to hide that the other thread is not always
 // there, and few enough that what it takes at once does not keep it from its sockets.
 constexpr int kUnreadSteps = 4;
+
+// Nothing may get lost: where memory is short it waits for some. What could not be put in is whole.
+template <typename Item>
+void Enqueue(Item item, moodycamel::ConcurrentQueue<Item>& queue) {
+  while (!queue.enqueue(std::move(item))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 }  // namespace
 
@@ -57,7 +64,7 @@ AsyncEngine::~AsyncEngine() {
 
 Ticket AsyncEngine::Send(Command command) {
   const Ticket ticket = command.ticket;
-  commands_.enqueue(std::move(command));
+  Enqueue(std::move(command), commands_);
   Wake();
   return ticket;
 }
@@ -75,10 +82,11 @@ Result<Ticket> AsyncEngine::Submit(GenerationRequest request) {
         fmt::format("{} requests are running or waiting, as many as may: try again later", live()));
   }
   const Ticket ticket(next_ticket_++);
+  Command command{.kind = Command::Kind::kSubmit,
+                  .ticket = ticket,
+                  .request = std::make_unique<GenerationRequest>(std::move(request))};
   live_.insert(ticket);
-  return Send({.kind = Command::Kind::kSubmit,
-               .ticket = ticket,
-               .request = std::make_unique<GenerationRequest>(std::move(request))});
+  return Send(std::move(command));
 }
 
 bool AsyncEngine::Cancel(Ticket ticket) {
@@ -94,6 +102,8 @@ Ticket AsyncEngine::ResetPrefixCache() {
 }
 
 void AsyncEngine::TakeOutputs(std::vector<Output>& outputs) {
+  // First what may throw: then all of them are still there, and it is readable.
+  outputs.reserve(outputs.size() + max_unread_ + options_.max_live);
   // Before the queue is read: an output that comes later makes it readable again.
   uint64_t count = 0;
   if (read(output_event_, &count, sizeof(count)) < 0) count = 0;
@@ -218,7 +228,7 @@ void AsyncEngine::Take(const TokenEvent& event) {
 }
 
 void AsyncEngine::Give(Output output) {
-  outputs_.enqueue(std::move(output));
+  Enqueue(std::move(output), outputs_);
   ++unread_;  // it can be taken now
 }
 

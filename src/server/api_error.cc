@@ -1,5 +1,6 @@
 #include "server/api_error.h"
 
+#include <new>
 #include <utility>
 
 #include "server/json_writer.h"
@@ -54,6 +55,13 @@ ApiError ToApiError(const Status& status, std::string param) {
   return {.status = HttpStatusOf(status.code()),
           .message = status.message(),
           .param = param.empty() ? FieldOf(status) : std::move(param)};
+}
+
+ApiError ToApiError(const std::exception& failure) {
+  if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) {
+    return {.status = 503, .message = "memory is short; try again later"};
+  }
+  return {.status = 500, .message = failure.what()};
 }
 
 void WriteError(const ApiError& error, std::string& out) {

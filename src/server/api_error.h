@@ -2,6 +2,7 @@
 // {"error":{"message":...,"type":...,"param":...,"code":...}}, and its HTTP status.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,9 @@ ApiError BadRequest(std::string message, std::string param = {});
 // Of what the engine or the text layer says. Without `param` it is the field that the message
 // begins with, if it does.
 ApiError ToApiError(const Status& status, std::string param = {});
+
+// Of what a library throws; memory that can't be had is 503.
+ApiError ToApiError(const std::exception& failure);
 
 // {"error":{...}}, appended.
 void WriteError(const ApiError& error, std::string& out);

@@ -2,6 +2,7 @@
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -36,50 +37,54 @@ class Connection::Exchange final : public HttpExchange {
       : connection_(&connection), request_(std::move(request)) {}
 
   ~Exchange() override {
+    Safely([this](Connection&) { Fail({.status = 500, .message = "the request was dropped"}); });
+  }
+
+  // Instead of an answer, or of what a stream still lacks.
+  void Fail(const ApiError& error) {
     if (connection_ == nullptr) return;
-    if (streaming_) {
-      connection_->exchange_ = nullptr;
-      connection_->Abandon("the stream was dropped");
-    } else {
-      Send(ErrorAnswer(500, "the request was dropped"));
-    }
+    if (!streaming_) return Send(ErrorAnswer(error));
+    Detach()->Abandon("the stream was dropped");
   }
 
   HttpRequest& request() override { return request_; }
 
   void AddField(std::string name, std::string value) override {
-    fields_.emplace_back(std::move(name), std::move(value));
+    Safely([&](Connection&) { fields_.emplace_back(std::move(name), std::move(value)); });
   }
 
   void Send(HttpResponse response) override {
-    if (connection_ == nullptr) return;
-    CHECK(!streaming_);
-    TakeFields(response);
-    connection_->Reply(response);
-    Finish();
+    CHECK(connection_ == nullptr || !streaming_);
+    Safely([&](Connection& connection) {
+      TakeFields(response);
+      connection.Reply(response);
+      Finish();
+    });
   }
 
   void StartStream(HttpResponse head) override {
-    if (connection_ == nullptr) return;
-    CHECK(!streaming_);
-    streaming_ = true;
-    TakeFields(head);
-    connection_->StartStream(head);
+    CHECK(connection_ == nullptr || !streaming_);
+    Safely([&](Connection& connection) {
+      streaming_ = true;
+      TakeFields(head);
+      connection.StartStream(head);
+    });
   }
 
   void Append(std::string_view bytes) override {
-    if (connection_ != nullptr) connection_->Append(bytes);
+    Safely([&](Connection& connection) { connection.Append(bytes); });
   }
 
   void Flush() override {
-    if (connection_ != nullptr) connection_->Flush();
+    Safely([&](Connection& connection) { connection.Flush(); });
   }
 
   void EndStream() override {
-    if (connection_ == nullptr) return;
-    CHECK(streaming_);
-    connection_->EndStream();
-    Finish();
+    CHECK(connection_ == nullptr || streaming_);
+    Safely([&](Connection& connection) {
+      connection.EndStream();
+      Finish();
+    });
   }
 
   std::string_view cut() const override { return cut_; }
@@ -97,6 +102,19 @@ class Connection::Exchange final : public HttpExchange {
   }
 
  private:
+  // Nothing once the answer has ended or the client has left. What is thrown is memory that can't
+  // be had; then nobody knows how much of the answer is there.
+  template <typename F>
+  void Safely(F body) {
+    if (connection_ == nullptr) return;
+    Connection& connection = *connection_;
+    try {
+      body(connection);
+    } catch (const std::exception&) {
+      connection.Abandon("memory is short");
+    }
+  }
+
   void TakeFields(HttpResponse& response) {
     std::ranges::move(fields_, std::back_inserter(response.fields));
     fields_ = {};
@@ -177,7 +195,11 @@ void Connection::Abandon(std::string_view why) {
   abandoned_ = true;
   ReportCut(why);
   writer_.Drop();
-  asio::post(set_.io, Guarded([](Connection& c, const auto&) { c.Close(); }));
+  try {
+    asio::post(set_.io, Guarded([](Connection& c, const auto&) { c.Close(); }));
+  } catch (const std::exception&) {
+    shutdown(socket_.native_handle(), SHUT_RDWR);  // which wakes what waits for it
+  }
 }
 
 // `why` is a literal.
@@ -190,6 +212,7 @@ void Connection::ReportCut(std::string_view why) {
 
 // Whatever woke it, does everything that can be done now.
 void Connection::Progress() {
+  if (abandoned_) return Close();
   if (state_ == State::kHandshake) {
     switch (transport_->Handshake()) {
       case IoState::kDone: break;
@@ -304,7 +327,11 @@ void Connection::Dispatch() {
   request_id_ = request.request_id;
   auto exchange = std::make_shared<Exchange>(*this, std::move(request));
   exchange_ = exchange.get();
-  set_.handler(std::move(exchange));
+  try {
+    set_.handler(exchange);
+  } catch (const std::exception& failure) {
+    exchange->Fail(ToApiError(failure));
+  }
 }
 
 // The rest of the input can't be understood, or is not wanted: the connection ends with the answer.

@@ -157,8 +157,12 @@ void Endpoints::OnWorkerReady() {
   for (PromptWorker::Done& done : worker_.TakeDone()) {
     auto reading = reading_.extract(done.job);
     if (reading.empty()) continue;  // its client has left
-    Reading& of = reading.mapped();
-    Take(std::move(of.exchange), std::move(done.prepared), of.arrival);
+    const Reading& of = reading.mapped();
+    try {
+      Take(of.exchange, std::move(done.prepared), of.arrival);
+    } catch (const std::exception&) {
+      // Memory is short: the request is dropped, which its exchange says.
+    }
   }
 }
 
@@ -279,16 +283,15 @@ void Endpoints::ResetPrefixCache(Exchange exchange) {
 }
 
 void Endpoints::TakeReset(const Output& output) {
-  const auto found = resets_.find(output.ticket);
-  if (found == resets_.end()) return;
+  const auto reset = resets_.extract(output.ticket);
+  if (reset.empty()) return;
   if (output.finish == FinishReason::kStop) {
-    SendJson(*found->second, R"({"reset":true})");
+    SendJson(*reset.mapped(), R"({"reset":true})");
   } else {
-    found->second->Send(ErrorAnswer(
+    reset.mapped()->Send(ErrorAnswer(
         {.status = 503,
          .message = "running requests hold cached prefixes; try again when they have ended"}));
   }
-  resets_.erase(found);
 }
 
 }  // namespace spry

@@ -117,15 +117,27 @@ void Generations::Start(std::shared_ptr<HttpExchange> exchange, ApiRequest reque
   generation->number = next_number_++;
   generation->arrival = arrival;
   generation->submitted = clock_.NowNanos();
-  if (std::optional<ApiError> error = Submit(*generation)) {
-    CancelChoices(*generation);
-    generation->exchange->Send(ErrorAnswer(*error));
-    return;
-  }
   const uint64_t number = generation->number;
-  HttpExchange& client = *generation->exchange;
-  running_.emplace(number, std::move(generation));
-  client.OnLeave([this, number] { Leave(number); });
+  touched_.reserve(running_.size() + 1);
+  ended_.reserve(running_.size() + 1);
+  Generation& started = *running_.emplace(number, std::move(generation)).first->second;
+  const std::shared_ptr<HttpExchange> client = started.exchange;
+  const auto forget = [&] {
+    client->OnLeave({});
+    CancelChoices(started);
+    running_.erase(number);
+  };
+  std::optional<ApiError> error;
+  try {
+    error = Submit(started);
+    if (!error) client->OnLeave([this, number] { Leave(number); });
+  } catch (const std::exception&) {
+    forget();
+    throw;
+  }
+  if (!error) return;
+  forget();
+  client->Send(ErrorAnswer(*error));
 }
 
 // Hands every choice to the engine; on an error some may have been.
@@ -178,7 +190,13 @@ void Generations::OnOutputs(std::span<const Output> outputs) {
   now_ = clock_.NowNanos();
   for (const Output& output : outputs) {
     const auto found = places_.find(output.ticket);
-    if (found != places_.end()) Take(output, found->second);
+    if (found == places_.end()) continue;
+    const Place place = found->second;
+    try {
+      Take(output, place);
+    } catch (const std::exception& failure) {
+      FailSafely(*place.generation, [&] { return ToApiError(failure); });
+    }
   }
   for (Generation* generation : touched_) {
     generation->touched = false;
@@ -294,9 +312,9 @@ void Generations::WriteNext(const Output& output, Generation& generation, Choice
 
 void Generations::AppendOut(Generation& generation) {
   if (!generation.stream_begun) {
-    generation.stream_begun = true;
     generation.exchange->StartStream({.content_type = "text/event-stream; charset=utf-8",
                                       .fields = {{"Cache-Control", "no-cache"}}});
+    generation.stream_begun = true;
   }
   generation.exchange->Append(out_);
   if (generation.touched) return;
@@ -365,8 +383,18 @@ void Generations::Fail(Generation& generation, const ApiError& error) {
   End(generation, "error", error.message);
 }
 
+// When memory is too short even for that, the client's connection ends with the generation.
+void Generations::FailSafely(Generation& generation, const std::function<ApiError()>& error) {
+  try {
+    Fail(generation, error());
+  } catch (const std::exception&) {
+    CancelChoices(generation);
+    if (!std::exchange(generation.ended, true)) ended_.push_back(generation.number);
+  }
+}
+
 void Generations::FailAll(const ApiError& error) {
-  for (auto& [number, generation] : running_) Fail(*generation, error);
+  for (auto& [number, generation] : running_) FailSafely(*generation, [&] { return error; });
   Settle();
 }
 
@@ -412,7 +440,11 @@ void Generations::End(Generation& generation, std::string_view finish, std::stri
     report.prefill_seconds = Seconds(generation.first_token - generation.admitted);
     report.first_token_seconds = Seconds(generation.first_token - generation.arrival);
   }
-  observer_.OnEnd(report);
+  try {
+    observer_.OnEnd(report);
+  } catch (const std::exception&) {
+    // Memory is short: its line is lost, not the end itself.
+  }
 }
 
 void Generations::Settle() {

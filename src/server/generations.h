@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -93,6 +94,7 @@ class Generations {
   void EndChoice(const Output& output, Generation& generation, Choice& choice);
   void SendWhole(Generation& generation);
   void Fail(Generation& generation, const ApiError& error);
+  void FailSafely(Generation& generation, const std::function<ApiError()>& error);
   void Leave(uint64_t number);
   void CancelChoices(Generation& generation);
   // Nothing more comes for it; it is forgotten once the work at hand is done.
@@ -113,6 +115,7 @@ class Generations {
   bool working_ = false;
   int64_t now_ = 0;
   std::string out_;  // what is written to one exchange
+  // Both have room for all that run, so that no end of a request needs memory.
   std::vector<Generation*> touched_;
   std::vector<uint64_t> ended_;
 };

@@ -1,6 +1,7 @@
 // HTTP as the handlers see it: a request that has arrived whole, and an exchange to answer it
 // through. Plain types, so that few files meet the HTTP library. Everything here lives on the
-// server's one I/O thread. Handlers do not throw.
+// server's one I/O thread. A handler that throws costs its request an error: 503 for memory that
+// can't be had, else 500. Exchanges do not throw: without memory they cut their client off.
 #pragma once
 
 #include <cstdint>

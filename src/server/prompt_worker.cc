@@ -28,9 +28,13 @@ constexpr std::chrono::seconds kLongWait{1};
 Prepared PrepareSafely(const std::function<Prepared(const HttpRequest&)>& prepare,
                        const HttpRequest& request) {
   try {
-    return prepare(request);
-  } catch (const std::exception& error) {
-    return ErrorAnswer(500, fmt::format("the request could not be read: {}", error.what()));
+    try {
+      return prepare(request);
+    } catch (const std::exception& failure) {
+      return ErrorAnswer(ToApiError(failure));
+    }
+  } catch (const std::exception&) {
+    return HttpResponse{.status = 503, .content_type = {}};
   }
 }
 
@@ -73,7 +77,8 @@ uint64_t PromptWorker::Add(HttpRequest request,
     waiting_.push_back({.number = number,
                         .added = std::chrono::steady_clock::now(),
                         .request = std::move(request),
-                        .prepare = std::move(prepare)});
+                        .prepare = std::move(prepare),
+                        .done = std::list<Done>(1)});
   }
   changed_.notify_one();
   return number;
@@ -88,7 +93,7 @@ void PromptWorker::Cancel(uint64_t job) {
   waiting_.erase(found);
 }
 
-std::vector<PromptWorker::Done> PromptWorker::TakeDone() {
+std::list<PromptWorker::Done> PromptWorker::TakeDone() {
   // Before the list is read: what comes later makes it readable again.
   uint64_t count = 0;
   if (read(done_event_, &count, sizeof(count)) < 0) count = 0;
@@ -118,11 +123,12 @@ void PromptWorker::Run() {
       if (stopping_) return;
       job = TakeNext();
     }
-    Done done{.job = job.number, .prepared = PrepareSafely(job.prepare, job.request)};
-    job = {};
+    std::list<Done> done = std::move(job.done);
+    done.front() = {.job = job.number, .prepared = PrepareSafely(job.prepare, job.request)};
+    job = Job();
     {
       const std::lock_guard lock(mutex_);
-      done_.push_back(std::move(done));
+      done_.splice(done_.end(), done);
     }
     eventfd_write(done_event_, 1);
   }

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -52,7 +53,7 @@ class PromptWorker {
     uint64_t job = 0;
     Prepared prepared;
   };
-  std::vector<Done> TakeDone();
+  std::list<Done> TakeDone();
   // An eventfd that becomes readable when there is something to take; TakeDone resets it.
   int done_event() const { return done_event_; }
 
@@ -62,6 +63,7 @@ class PromptWorker {
     std::chrono::steady_clock::time_point added;
     HttpRequest request;
     std::function<Prepared(const HttpRequest&)> prepare;
+    std::list<Done> done;  // one, made beforehand: a result needs no memory to be handed over
   };
 
   Job TakeNext();
@@ -74,7 +76,7 @@ class PromptWorker {
   std::mutex mutex_;  // of what follows; nobody works under it
   std::condition_variable changed_;
   std::deque<Job> waiting_;
-  std::vector<Done> done_;
+  std::list<Done> done_;
   bool stopping_ = false;
 
   std::thread thread_;  // last: it uses all of the above

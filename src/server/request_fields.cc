@@ -48,12 +48,7 @@ JsonBody ParseJsonBody(const HttpRequest& request) {
   json::error_code error;
   json::parse_options options;
   options.max_depth = kMaxJsonDepth;
-  json::value value;
-  try {
-    value = json::parse(request.body, error, {}, options);
-  } catch (const std::exception& failure) {
-    return Refused(fmt::format("the body cannot be read as JSON: {}", failure.what()));
-  }
+  json::value value = json::parse(request.body, error, {}, options);
   if (error == json::error::too_deep) {
     return Refused(fmt::format("the body nests deeper than the limit of {}", kMaxJsonDepth));
   }

@@ -26,6 +26,7 @@ struct JsonBody {
   std::optional<ApiError> error;
   boost::json::object object;  // without an error
 };
+// Throws when memory is short.
 JsonBody ParseJsonBody(const HttpRequest& request);
 
 struct IntegerRange {
