@@ -2,6 +2,7 @@
 // through: one or more prompts, and n choices of each.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +14,14 @@ namespace spry {
 
 struct ApiPrompt {
   std::vector<TokenId> ids;
-  std::string text;  // with ApiRequest::echo: what goes in front of the answer
-  // Tokens at the front of ids that are no part of `text`: a bos that the tokenizer put there.
+  std::string text;  // as given, while the request is read
+  // With ApiRequest::echo: what goes in front of each answer, with JSON's escapes, for there may be
+  // many answers and it may be long.
+  std::string echo;
+  int64_t echo_characters = 0;
+  // Tokens at the front of ids that are no part of the echo: a bos that the tokenizer put there.
   int added = 0;
-  bool spelled_special = false;  // special tokens of ids are spelled out in `text`
+  bool spelled_special = false;  // special tokens of ids are spelled out in the echo
   int max_tokens = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include "server/chat_messages.h"
 #include "server/completion_request.h"
+#include "server/echo_offsets.h"
 #include "server/sampling_request.h"
 
 namespace spry {
@@ -130,7 +131,10 @@ std::optional<ApiError> ReadChatRequest(const json::object& body, const ServedMo
     if (wrong->param == "prompt") wrong->param = "messages";
     return wrong;
   }
-  if (request.echo) prompt.text = LastAssistantText(body);
+  if (request.echo) {
+    prompt.text = LastAssistantText(body);
+    MakeEcho(prompt);
+  }
   request.ignored = fields.Unknown();
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "server/echo_offsets.h"
 #include "server/sampling_request.h"
 
 namespace spry {
@@ -152,6 +153,7 @@ std::optional<ApiError> ReadCompletionRequest(const json::object& body, const Se
     if (std::optional<ApiError> wrong = FitPrompt(fit, model, prompt)) return wrong;
     if (request.echo) {
       SpellEcho(model, request.skip_special_tokens, prompt);
+      MakeEcho(prompt);
     } else {
       prompt.text.clear();
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/json_writer.h"
 #include "text/detokenizer.h"
 
 namespace spry {
@@ -10,6 +11,12 @@ int64_t CountCharacters(std::string_view text) {
   // All bytes but those that go on with a character, which are 10xxxxxx.
   return std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+void MakeEcho(ApiPrompt& prompt) {
+  prompt.echo_characters = CountCharacters(prompt.text);
+  AppendEscaped(prompt.text, prompt.echo);
+  std::string().swap(prompt.text);
 }
 
 std::vector<int64_t> EchoOffsets(const ApiPrompt& prompt, const Tokenizer* tokenizer,

@@ -156,13 +156,16 @@ std::optional<ApiError> Generations::Submit(Generation& generation) {
   generation.cached.resize(request.prompts.size());
   generation.choices.reserve(request.num_choices());
   generation.unfinished = request.num_choices();
+  GenerationRequest of_prompt{.sampling = request.sampling};
+  of_prompt.cache_salt = request.cache_salt;
+  of_prompt.priority = request.priority;
   for (int index = 0; index < request.num_choices(); ++index) {
     Choice& choice = generation.choices.emplace_back(model_, request, index);
     const ApiPrompt& prompt = request.prompts[choice.prompt];
-    GenerationRequest of_prompt{.prompt = prompt.ids, .sampling = request.sampling};
-    of_prompt.cache_salt = request.cache_salt;
-    of_prompt.priority = request.priority;
-    of_prompt.sampling.max_tokens = prompt.max_tokens;
+    if (index % request.n == 0) {
+      of_prompt.prompt = prompt.ids;
+      of_prompt.sampling.max_tokens = prompt.max_tokens;
+    }
     GenerationRequest engine_request = MakeChoice(of_prompt, index % request.n);
     // Echoes need the prompt's scores in the order of each stream.
     if (generation.echoes_logprobs()) {
@@ -246,7 +249,7 @@ void Generations::TakePrompt(const Output& output, Generation& generation, Choic
     if (generation.echoes_logprobs()) {
       const ApiPrompt& prompt = generation.request.prompts[choice.prompt];
       choice.logprobs.AddUnforetold(prompt.ids[0], generation.echo_offsets[choice.prompt][0]);
-      choice.characters = CountCharacters(prompt.text);
+      choice.characters = prompt.echo_characters;
     }
   }
   int position = output.first_prompt_position;
@@ -283,7 +286,7 @@ void Generations::WriteFirst(Generation& generation, Choice& choice) {
   const bool chat = request.kind == ApiRequest::Kind::kChat;
   if (!chat && !request.echo && !request.return_token_ids) return;
   generation.answer.WriteChunk({.index = choice.index,
-                                .text = prompt.text,
+                                .echo = prompt.echo,
                                 .logprobs = choice.logprobs.empty() ? nullptr : &choice.logprobs,
                                 .prompt_ids = prompt.ids,
                                 .role = chat},
@@ -343,15 +346,19 @@ void Generations::EndChoice(const Output& output, Generation& generation, Choice
 
 void Generations::SendWhole(Generation& generation) {
   HttpResponse response;
+  size_t size = 0;  // of what is mostly the largest part
+  for (const Choice& choice : generation.choices) {
+    size += generation.request.prompts[choice.prompt].echo.size() + choice.text.text().size();
+  }
+  response.body.reserve(size + size / 8);
   generation.answer.BeginWhole(response.body);
   ChoicePiece first;
-  std::string text;
   for (const Choice& choice : generation.choices) {
     const ApiPrompt& prompt = generation.request.prompts[choice.prompt];
     const Choice& scorer = generation.choices[choice.prompt * generation.request.n];
-    text = prompt.text + choice.text.text();
     const ChoicePiece piece{.index = choice.index,
-                            .text = text,
+                            .echo = prompt.echo,
+                            .text = choice.text.text(),
                             .logprobs = generation.shows_logprobs() ? &choice.logprobs : nullptr,
                             .finish = choice.text.finish(),
                             .stop_string = choice.text.stop_string(),

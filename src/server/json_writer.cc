@@ -69,9 +69,10 @@ void JsonWriter::Key(std::string_view key) {
   out_ += "\":";
 }
 
-void JsonWriter::String(std::string_view text) {
+void JsonWriter::String(std::string_view escaped, std::string_view text) {
   Separate();
   out_ += '"';
+  out_ += escaped;
   AppendEscaped(text, out_);
   out_ += '"';
 }

@@ -21,7 +21,9 @@ class JsonWriter {
   // `key` needs no escapes.
   void Key(std::string_view key);
 
-  void String(std::string_view text);
+  void String(std::string_view text) { String({}, text); }
+  // One string of two parts, of which the first has its escapes already.
+  void String(std::string_view escaped, std::string_view text);
   void Integer(int64_t value);
   // The shortest text that reads back as the same number, with a point or an exponent. What is not
   // finite becomes null, since JSON has no word for it.

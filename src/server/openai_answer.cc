@@ -66,7 +66,7 @@ OpenAiAnswer::OpenAiAnswer(const ApiRequest& request, std::string_view id,
 void OpenAiAnswer::WriteDelta(const ChoicePiece& piece, JsonWriter& json) const {
   if (!chat()) {
     json.Key("text");
-    json.String(piece.text);
+    json.String(piece.echo, piece.text);
     return;
   }
   json.Key("delta");
@@ -75,9 +75,10 @@ void OpenAiAnswer::WriteDelta(const ChoicePiece& piece, JsonWriter& json) const 
     json.Key("role");
     json.String("assistant");
   }
-  if (piece.role || !piece.text.empty() || piece.finish == FinishReason::kNone) {
+  if (piece.role || !piece.echo.empty() || !piece.text.empty() ||
+      piece.finish == FinishReason::kNone) {
     json.Key("content");
-    json.String(piece.text);
+    json.String(piece.echo, piece.text);
   }
   json.EndObject();
 }
@@ -163,13 +164,13 @@ void OpenAiAnswer::WriteChoice(const ChoicePiece& piece, std::string& out) const
     json.Key("role");
     json.String("assistant");
     json.Key("content");
-    json.String(piece.text);
+    json.String(piece.echo, piece.text);
     json.Key("refusal");
     json.Null();
     json.EndObject();
   } else {
     json.Key("text");
-    json.String(piece.text);
+    json.String(piece.echo, piece.text);
   }
   WriteFinish(piece, json);
   if (!chat()) WritePromptExtras(piece, json);

@@ -25,6 +25,7 @@ struct Usage {
 // A choice, or a chunk of one.
 struct ChoicePiece {
   int index = 0;
+  std::string_view echo;  // before the text, with JSON's escapes
   std::string_view text;
   const ChoiceLogprobs* logprobs = nullptr;   // null: null
   FinishReason finish = FinishReason::kNone;  // of a chunk that is not the last
