@@ -26,6 +26,7 @@ class Connection::Exchange final : public HttpExchange {
 
   ~Exchange() override {
     Safely([this](Connection&) { Fail({.status = 500, .message = "the request was dropped"}); });
+    if (connection_ != nullptr) Detach();  // there was no memory to tell the client
   }
 
   // Instead of an answer, or of what a stream still lacks.
