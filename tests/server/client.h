@@ -53,6 +53,6 @@ class Client {
 };
 
 std::string RequestText(std::string_view method, std::string_view path, std::string_view body = "",
-                    std::string_view fields = "");
+                        std::string_view fields = "");
 
 }  // namespace spry
