@@ -46,29 +46,6 @@ struct MergeSpace {
     }
   }
 
-  template <typename T>
-  __device__ void Put(const FewTileRows<T, kDim>& rows) {
-    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-    const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
-    const int t = static_cast<int>(threadIdx.x) % 4;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = 2 * t + i;
-      float total = rows.sum[i];
-      total += __shfl_xor_sync(0xffffffffu, total, 8);
-      total += __shfl_xor_sync(0xffffffffu, total, 16);
-      if (g == 0) {
-        max[row][warp] = rows.max[i];
-        sum[row][warp] = total;
-      }
-#pragma unroll
-      for (int n = 0; n < kDim / 16; ++n) {
-        output[warp][row][n * 16 + g] = rows.output[n][i];
-        output[warp][row][n * 16 + 8 + g] = rows.output[n][2 + i];
-      }
-    }
-  }
-
   // The segment's state of each row and what each warp counts in it. A warp without a key adds
   // nothing; a row without a key has the maximum -infinity. Between barriers.
   __device__ void Join() {

@@ -1,0 +1,19 @@
+// Attention of a decode step: one token a row (attention_decode.cuh).
+#pragma once
+
+#include "device/cuda/attention_inputs.cuh"
+#include "device/cuda/attention_plan.h"
+
+namespace spry::cuda {
+
+struct DecodeArgs : AttentionInputs {
+  int32_t heads = 1;        // of a unit: a divisor of the group
+  int32_t head_blocks = 1;  // units of a KV head and token
+  AttentionScratch scratch;
+};
+
+// T: F16 or Bf16, of activations and cache. Heads of 64 or 128.
+template <typename T>
+void LaunchDecode(const DecodeArgs& args, const StepState& state, const LaunchContext& context);
+
+}  // namespace spry::cuda

@@ -1,0 +1,5 @@
+#include "device/cuda/attention_decode.cuh"
+
+namespace spry::cuda {
+template void LaunchDecode<Bf16>(const DecodeArgs&, const StepState&, const LaunchContext&);
+}  // namespace spry::cuda
