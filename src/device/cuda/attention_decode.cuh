@@ -24,18 +24,19 @@ namespace spry::cuda {
 
 inline constexpr int kStrands = 8;
 
-// How a kernel shares out units: kWarps warps each; a block has at least 4 warps.
+// How a kernel shares out units: kWarps warps each. A block has at least 4 warps, unless the space
+// in which it merges several heads is what limits how many run at once.
 template <int kDim_, int kHeads_, int kWarps_>
 struct UnitShape {
   static constexpr int kDim = kDim_;
   static constexpr int kHeads = kHeads_;  // at most
   static constexpr int kWarps = kWarps_;
-  static constexpr int kBlockWarps = std::max(kWarps, 4);
+  static constexpr int kBlockWarps = kHeads == 1 ? std::max(kWarps, 4) : kWarps;
   static constexpr int kBlockThreads = kBlockWarps * kWarpThreads;
   static constexpr int kUnits = kBlockWarps / kWarps;  // of a block
   static constexpr int kThreads = kWarps * kWarpThreads;
   // Warps of a multiprocessor: more leave registers for less than a tile.
-  static constexpr int kPerProcessor = kDim == 64 ? 24 : 16;
+  static constexpr int kPerProcessor = kDim == 64 ? 16 : 8;
   static constexpr int kMinBlocks = kPerProcessor / kBlockWarps;
 
   __device__ static int Unit() { return static_cast<int>(threadIdx.x) / kThreads; }
@@ -280,35 +281,38 @@ __device__ void MergeParts(const DecodeArgs& args, int32_t unit, int32_t num_seg
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  for (int i = Shape::Thread(); i < args.heads * kDim; i += Shape::kThreads) {
-    const float* part =
-        args.scratch.Part(unit, 0, args.heads, kDim) + i / kDim * int64_t{kDim + 2};
-    const int64_t distance = int64_t{args.heads} * (kDim + 2);
-    constexpr int kAtOnce = 8;  // on their way
+  // Two neighbouring elements a thread, many segments of them on their way at once.
+  constexpr int kAtOnce = 16;
+  const int64_t distance = int64_t{args.heads} * (kDim + 2);
+  for (int i = 2 * Shape::Thread(); i < args.heads * kDim; i += 2 * Shape::kThreads) {
+    const float* part = args.scratch.Part(unit, 0, args.heads, kDim) + i / kDim * (kDim + 2);
     SoftmaxState merged;
-    float total = 0.0f;
+    float2 total = {};
     for (int32_t segment = 0; segment < num_segments; segment += kAtOnce) {
-      SoftmaxState states[kAtOnce];
-      float outputs[kAtOnce];
+      float2 states[kAtOnce];
+      float2 outputs[kAtOnce];
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s) {
         const float* from = part + min(segment + s, num_segments - 1) * distance;
-        states[s] = {.max = __ldcg(from), .sum = __ldcg(from + 1)};
-        outputs[s] = __ldcg(from + 2 + i % kDim);
+        states[s] = __ldcg(reinterpret_cast<const float2*>(from));
+        outputs[s] = __ldcg(reinterpret_cast<const float2*>(from + 2 + i % kDim));
       }
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s) {
         if (segment + s >= num_segments) break;
+        const SoftmaxState state{.max = states[s].x, .sum = states[s].y};
         if (segment + s == 0) {
-          merged = states[s];
+          merged = state;
           total = outputs[s];
           continue;
         }
-        const MergeFactors factors = Merge(merged, states[s]);
-        total = MergeOutput(factors, total, outputs[s]);
+        const MergeFactors factors = Merge(merged, state);
+        total.x = MergeOutput(factors, total.x, outputs[s].x);
+        total.y = MergeOutput(factors, total.y, outputs[s].y);
       }
     }
-    out[i] = FromFloat<T>(total / merged.sum);
+    out[i] = FromFloat<T>(total.x / merged.sum);
+    out[i + 1] = FromFloat<T>(total.y / merged.sum);
   }
 }
 
@@ -318,8 +322,8 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
                  const __grid_constant__ StepState state) {
   constexpr int kDim = Shape::kDim;
   LetNextStart();
-  const int32_t t = static_cast<int32_t>(blockIdx.x);
-  const int32_t y = static_cast<int32_t>(blockIdx.y) * Shape::kUnits + Shape::Unit();
+  const int32_t t = static_cast<int32_t>(blockIdx.y);
+  const int32_t y = static_cast<int32_t>(blockIdx.x) * Shape::kUnits + Shape::Unit();
   if (y >= args.cache.num_kv_heads * args.head_blocks) return;
   const int32_t kv_head = y / args.head_blocks;
   const int32_t heads = Shape::kHeads == 1 ? 1 : args.heads;
@@ -401,10 +405,13 @@ template <typename T, typename Shape>
 void LaunchUnits(const DecodeArgs& args, const StepState& state, const LaunchContext& context) {
   const bool writes_kv = args.write_kv.launch != nullptr;
   const int32_t heads = args.cache.num_kv_heads * args.head_blocks;
+  constexpr int kBlocks = Shape::kPerProcessor / kStrands;  // of a multiprocessor
   const int32_t splits =
-      Shape::kWarps == kStrands ? args.scratch.Splits(context.shape.tokens * heads) : 1;
+      Shape::kWarps == kStrands
+          ? args.scratch.Splits(context.shape.tokens * heads, context.processors * kBlocks)
+          : 1;
   LaunchOverlapped(context,
-                   {.blocks = dim3(context.shape.tokens, CeilDiv(heads, Shape::kUnits), splits),
+                   {.blocks = dim3(CeilDiv(heads, Shape::kUnits), context.shape.tokens, splits),
                     .threads = Shape::kBlockThreads},
                    DecodeKernel<T, Shape>, args, writes_kv, state);
 }
@@ -413,8 +420,7 @@ void LaunchUnits(const DecodeArgs& args, const StepState& state, const LaunchCon
 template <typename T, int kDim, int kHeads, int kWarps = kStrands>
 void ChooseWarps(const DecodeArgs& args, const StepState& state, const LaunchContext& context) {
   using Shape = UnitShape<kDim, kHeads, kWarps>;
-  // The space in which strands are merged is large for several heads.
-  constexpr int kFewest = kHeads == 1 ? 1 : 4;
+  constexpr int kFewest = kHeads == 1 ? 1 : 2;
   if constexpr (kWarps > kFewest) {
     const int64_t units =
         int64_t{context.shape.tokens} * args.cache.num_kv_heads * args.head_blocks;

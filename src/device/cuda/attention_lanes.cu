@@ -18,6 +18,7 @@
 #include <algorithm>
 
 #include "device/cuda/attention_inputs.cuh"
+#include "device/cuda/attention_tile.cuh"
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/normalize.cuh"
@@ -81,7 +82,7 @@ __device__ void Widen(const uint4& bits, float (&out)[8]) {
 
 // Where the keys and values of one request and KV head lie.
 template <typename T>
-struct KvRows {
+struct LaneKv {
   T* keys;  // of block 0
   int32_t value_distance;
   int32_t block_elements;
@@ -102,7 +103,7 @@ struct OwnKv {
   int32_t position = 0;
 
   // By one warp, to the cache.
-  __device__ void Write(const KvRows<T>& kv) const {
+  __device__ void Write(const LaneKv<T>& kv) const {
     if (Lane() >= 2 * kLanesPerKey) return;
     const int32_t element = Lane() % kLanesPerKey * 8;
     const bool is_value = Lane() >= kLanesPerKey;
@@ -144,21 +145,21 @@ struct StrandWalk {
   }
 };
 
-struct KvTile {
+struct LaneTile {
   uint4 keys[kLoads];
   uint4 values[kLoads];
 
   // From the cache, where the own token's place holds nothing yet.
   template <typename T>
-  __device__ void FetchKeys(const KvRows<T>& kv, const TileAt& at) {
+  __device__ void FetchKeys(const LaneKv<T>& kv, const TileAt& at) {
     Fetch(kv, at, 0, keys);
   }
   template <typename T>
-  __device__ void FetchValues(const KvRows<T>& kv, const TileAt& at) {
+  __device__ void FetchValues(const LaneKv<T>& kv, const TileAt& at) {
     Fetch(kv, at, kv.value_distance, values);
   }
   template <typename T, typename Walk>
-  __device__ void Fetch(const KvRows<T>& kv, const Walk& walk) {
+  __device__ void Fetch(const LaneKv<T>& kv, const Walk& walk) {
     if (!walk.inside()) return;
     FetchKeys(kv, walk.at);
     FetchValues(kv, walk.at);
@@ -178,7 +179,7 @@ struct KvTile {
  private:
   // Eight neighbouring positions from a multiple of eight on are in one block.
   template <typename T>
-  __device__ static void Fetch(const KvRows<T>& kv, const TileAt& at, int32_t distance,
+  __device__ static void Fetch(const LaneKv<T>& kv, const TileAt& at, int32_t distance,
                                uint4 (&to)[kLoads]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -229,7 +230,7 @@ __device__ void AddHalves(const float (&values)[kCount], int bit, float (&half)[
 // Adds the keys of a tile to the softmaxes. weights: of one of the lane's four keys (load Lane() %
 // 8 / 2), which two lanes have in common.
 template <typename T, int kGroup>
-__device__ void AddKeys(const KvTile& tile, const TileAt& at, const float (&q)[kGroup][8],
+__device__ void AddKeys(const LaneTile& tile, const TileAt& at, const float (&q)[kGroup][8],
                         float scale, StrandState<kGroup>& state, float (&weights)[kGroup]) {
   const int32_t mine = Lane() / kLanesPerKey + Lane() % kLanesPerKey / 2 * kKeysPerLoad;
 #pragma unroll
@@ -256,19 +257,19 @@ __device__ void AddKeys(const KvTile& tile, const TileAt& at, const float (&q)[k
       max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, step));
     }
     if (softmax.max != -INFINITY) {
-      const float keep = Exp(softmax.max - max);
+      const float keep = FastExp(softmax.max - max);
       softmax.sum *= keep;
 #pragma unroll
       for (int e = 0; e < 8; ++e) state.output[h][e] *= keep;
     }
     softmax.max = max;
-    weights[h] = Exp(score - max);
+    weights[h] = FastExp(score - max);
   }
 }
 
 // Sums are of this lane's keys; the lanes are summed once, at the end of the strand.
 template <typename T, int kGroup>
-__device__ void AddValues(const KvTile& tile, const float (&weights)[kGroup],
+__device__ void AddValues(const LaneTile& tile, const float (&weights)[kGroup],
                           StrandState<kGroup>& state) {
 #pragma unroll
   for (int h = 0; h < kGroup; ++h) {
@@ -340,8 +341,8 @@ struct MergeSpace {
 // The strands of one segment that are this warp's; the first tile is on its way. The place of a
 // tile's keys, and of its values, is filled again as soon as they are used.
 template <typename T, typename Shape>
-__device__ void AddStrands(const KvRows<T>& kv, const OwnKv<T>& own, StrandWalk<Shape> walk,
-                           const float (&q)[Shape::kGroup][8], float scale, KvTile& tile,
+__device__ void AddStrands(const LaneKv<T>& kv, const OwnKv<T>& own, StrandWalk<Shape> walk,
+                           const float (&q)[Shape::kGroup][8], float scale, LaneTile& tile,
                            MergeSpace<Shape::kGroup>& space) {
   StrandState<Shape::kGroup> state;
   state.Reset();
@@ -376,13 +377,13 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   const int32_t row = state.token_slots[t];
   const int32_t position = state.positions[t];
   T* keys = args.cache.Key<T>(0, 0, kv_head);
-  const KvRows<T> kv{
+  const LaneKv<T> kv{
       .keys = keys,
       .value_distance = static_cast<int32_t>(args.cache.Value<T>(0, 0, kv_head) - keys),
       .block_elements = static_cast<int32_t>(args.cache.BlockElements()),
       .block_table = state.block_tables + int64_t{max(row, 0)} * args.cache.max_blocks_per_row,
       .block_shift = args.block_shift};
-  KvTile tile;
+  LaneTile tile;
   // In a decode step all but the own token was written by steps before: it can be on its way while
   // the projection ends.
   const bool ahead = writes_kv && row >= 0;

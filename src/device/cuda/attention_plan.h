@@ -27,11 +27,13 @@ struct AttentionScratch {
   float* parts = nullptr;       // by unit, segment, head: max, sum, output
   int32_t max_segments = 1;     // of a row
 
-  // More blocks than this do not make a decode step faster.
+  // The most blocks that segments are spread over.
   static constexpr int32_t kBlocks = 264;
 
-  // Over how many blocks the segments of a row are spread.
-  int32_t Splits(int32_t units) const { return std::clamp(kBlocks / units, 1, max_segments); }
+  // Over how many blocks the segments of a row are spread, where so many blocks run at once.
+  int32_t Splits(int32_t units, int32_t blocks) const {
+    return std::clamp(std::min(blocks, kBlocks) / units, 1, max_segments);
+  }
 
   SPRY_HOST_DEVICE float* Part(int32_t unit, int32_t segment, int32_t heads, int32_t dim) const {
     return parts + (int64_t{unit} * max_segments + segment) * heads * (dim + 2);
