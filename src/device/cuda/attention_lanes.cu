@@ -90,8 +90,10 @@ struct LaneKv {
   int32_t block_shift;
 
   __device__ T* KeyAt(int32_t position) const {
-    return keys + int64_t{block_table[position >> block_shift]} * block_elements +
-           (position & ((1 << block_shift) - 1)) * kDim;
+    return KeyIn(block_table[position >> block_shift], position);
+  }
+  __device__ T* KeyIn(int32_t block, int32_t position) const {
+    return keys + int64_t{block} * block_elements + (position & ((1 << block_shift) - 1)) * kDim;
   }
 };
 
@@ -145,6 +147,30 @@ struct StrandWalk {
   }
 };
 
+// The blocks of a warp's first tile, asked for together with the token's row and position, not
+// after them: where rows are in order, token t is of row t.
+struct FirstBlocks {
+  const int32_t* guessed = nullptr;
+  int32_t indices[2];
+  int32_t blocks[2];
+
+  __device__ FirstBlocks(const int32_t* table, int32_t begin, int32_t shift, int32_t count)
+      : guessed(table) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      indices[half] = min((begin + half * 8) >> shift, count - 1);
+      blocks[half] = table[indices[half]];
+    }
+  }
+  template <typename T>
+  __device__ T* KeyAt(const LaneKv<T>& kv, int half, int32_t position) const {
+    if (kv.block_table != guessed || position >> kv.block_shift != indices[half]) {
+      return kv.KeyAt(position);
+    }
+    return kv.KeyIn(blocks[half], position);
+  }
+};
+
 struct LaneTile {
   uint4 keys[kLoads];
   uint4 values[kLoads];
@@ -163,6 +189,21 @@ struct LaneTile {
     if (!walk.inside()) return;
     FetchKeys(kv, walk.at);
     FetchValues(kv, walk.at);
+  }
+  template <typename T, typename Walk>
+  __device__ void FetchFirst(const LaneKv<T>& kv, const Walk& walk, const FirstBlocks& first) {
+    if (!walk.inside()) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int32_t some = min(walk.at.begin + half * 8, walk.at.end - 1);
+      const T* row = first.KeyAt(kv, half, some);
+#pragma unroll
+      for (int i = half * 2; i < half * 2 + 2; ++i) {
+        const int32_t from = (walk.at.PositionOf(i) - some) * kDim;
+        keys[i] = Load8(row + from);
+        values[i] = Load8(row + kv.value_distance + from);
+      }
+    }
   }
   // What a decode step makes itself.
   template <typename T>
@@ -365,7 +406,7 @@ __device__ void AddStrands(const LaneKv<T>& kv, const OwnKv<T>& own, StrandWalk<
 
 template <typename T, typename Shape>
 __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
-    AttentionKernel(const __grid_constant__ AttentionInputs args, bool writes_kv,
+    AttentionKernel(const __grid_constant__ AttentionInputs args, bool writes_kv, int32_t num_rows,
                     const __grid_constant__ StepState state) {
   constexpr int kGroup = Shape::kGroup;
   LetNextStart();
@@ -374,6 +415,9 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   if (kv_head >= args.cache.num_kv_heads) return;
   const int32_t first_head = kv_head * args.group + static_cast<int32_t>(blockIdx.z) * kGroup;
   T* out = reinterpret_cast<T*>(args.out.data) + t * args.out.stride + first_head * kDim;
+  const FirstBlocks first(
+      state.block_tables + int64_t{min(t, num_rows - 1)} * args.cache.max_blocks_per_row,
+      Shape::Warp() * kTile, args.block_shift, args.cache.max_blocks_per_row);
   const int32_t row = state.token_slots[t];
   const int32_t position = state.positions[t];
   T* keys = args.cache.Key<T>(0, 0, kv_head);
@@ -387,7 +431,9 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   // In a decode step all but the own token was written by steps before: it can be on its way while
   // the projection ends.
   const bool ahead = writes_kv && row >= 0;
-  if (ahead) tile.Fetch(kv, StrandWalk<Shape>::Of(0, min(position + 1, kKvSegment)));
+  if (ahead) {
+    tile.FetchFirst(kv, StrandWalk<Shape>::Of(0, min(position + 1, kKvSegment)), first);
+  }
   AwaitPrevious();
   if (row < 0) {
     for (int i = Shape::Thread(); i < kGroup * kDim; i += Shape::kThreads) {
@@ -452,7 +498,7 @@ void LaunchUnits(const AttentionInputs& args, const StepState& state,
       {.blocks = dim3(context.shape.tokens, CeilDiv(args.cache.num_kv_heads, Shape::kUnits),
                       args.group / Shape::kGroup),
        .threads = Shape::kBlockThreads},
-      AttentionKernel<T, Shape>, args, writes_kv, state);
+      AttentionKernel<T, Shape>, args, writes_kv, context.shape.rows, state);
 }
 
 // Whether every unit has its warps at once.
