@@ -264,6 +264,57 @@ void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, in
                             equal(chunks) ? "equal" : "differs", worst));
 }
 
+// Decode steps of so many rows that a unit has fewer warps: each row as when it is alone.
+void CheckCrowdedAttention(Report& report, int head_dim, int group, int kv_heads,
+                           const std::string& backend) {
+  auto device = LoadCuda({.mode = GraphMode::kFull});
+  const CudaTarget target(*std::move(device), backend);
+  constexpr int kRows = 140;
+  constexpr int kPrompt = 505;  // decode steps go on beyond a segment
+  constexpr int kLength = 520;
+  AttentionRunner runner({.name = "crowd",
+                          .num_heads = kv_heads * group,
+                          .num_kv_heads = kv_heads,
+                          .head_dim = head_dim,
+                          .v_head_dim = head_dim,
+                          .compute = DType::kF16,
+                          .kv = DType::kF16,
+                          .scale = 0.125f,
+                          .fusions = kAll,
+                          .max_rows = kRows},
+                         target, /*seed=*/9);
+  Random random(/*seed=*/3);
+  std::vector<int32_t> ids(kLength);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random.Below(kAttentionTableRows));
+  const int64_t width = runner.output_width();
+  std::vector<float> alone;
+  runner.Start(0, ids);
+  for (int i = 0; i < kLength; ++i) {
+    const std::vector<float> found = runner.Step(std::vector<Piece>{{0, 1}});
+    alone.insert(alone.end(), found.begin(), found.end());
+  }
+  std::vector<int> done(kRows, kPrompt);
+  for (int row = 0; row < kRows; ++row) {
+    runner.Start(row, ids);
+    (void)runner.Step(std::vector<Piece>{{row, kPrompt}});
+  }
+  int differing = 0;
+  int compared = 0;
+  for (const int count : {140, 110, 80, 50, 30, 140, 110, 80, 50, 30, 140, 110, 80, 50, 140}) {
+    std::vector<Piece> pieces;
+    for (int row = 0; row < count; ++row) pieces.push_back({kRows - 1 - row, 1});
+    const std::vector<float> found = runner.Step(pieces);
+    for (int row = 0; row < count; ++row, ++compared) {
+      const float* expected = &alone[done[kRows - 1 - row]++ * width];
+      differing += std::memcmp(expected, &found[row * width], width * sizeof(float)) != 0;
+    }
+  }
+  report.Expect(differing == 0,
+                fmt::format("rows, attention {} head {} group {}, {} KV heads, up to {} rows",
+                            backend, head_dim, group, kv_heads, kRows),
+                fmt::format("{} of {} differ from the row alone", differing, compared));
+}
+
 }  // namespace
 
 void CheckRows(Report& report, const CheckOptions&) {
@@ -301,6 +352,11 @@ void CheckRows(Report& report, const CheckOptions&) {
       CheckAttentionRows(report, 128, group, dtype, block_size, "cuda");
     }
   }
+  CheckCrowdedAttention(report, 64, /*group=*/1, /*kv_heads=*/10, "cuda-lanes");
+  CheckCrowdedAttention(report, 64, /*group=*/1, /*kv_heads=*/10, "cuda");
+  CheckCrowdedAttention(report, 128, /*group=*/1, /*kv_heads=*/10, "cuda");
+  CheckCrowdedAttention(report, 64, /*group=*/4, /*kv_heads=*/4, "cuda");
+  CheckCrowdedAttention(report, 128, /*group=*/4, /*kv_heads=*/4, "cuda");
 }
 
 }  // namespace spry::testing

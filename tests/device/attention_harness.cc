@@ -153,7 +153,7 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
   program_ = std::make_unique<Program>(*tracer.Finish(kAttentionTableRows));
   FuseOps(*program_, c.fusions);
   blocks_per_row_ = (kAttentionMaxTokens + c.block_size - 1) / c.block_size;
-  const int num_blocks = blocks_per_row_ * kAttentionMaxRows;
+  const int num_blocks = blocks_per_row_ * c.max_rows;
   block_order_.resize(num_blocks);
   std::iota(block_order_.begin(), block_order_.end(), 0);
   Random random(seed);
@@ -161,8 +161,8 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
     std::swap(block_order_[i], block_order_[random.Below(i + 1)]);
   }
   executable_ = target.Compile(*program_, {.max_tokens = kAttentionMaxTokens,
-                                           .max_rows = kAttentionMaxRows,
-                                           .max_samples = kAttentionMaxRows,
+                                           .max_rows = c.max_rows,
+                                           .max_samples = c.max_rows,
                                            .max_blocks_per_row = blocks_per_row_,
                                            .max_block_writes = num_blocks,
                                            .block_size = c.block_size,
@@ -170,7 +170,7 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
 }
 
 void AttentionRunner::Start(int row, std::vector<int32_t> ids, bool finished) {
-  CHECK(row < kAttentionMaxRows && static_cast<int>(ids.size()) <= kAttentionMaxTokens);
+  CHECK(row < case_.max_rows && static_cast<int>(ids.size()) <= kAttentionMaxTokens);
   rows_[row] = {.ids = std::move(ids), .finished = finished};
   if (!finished) return;
   // A row that may put out nothing is finished by its first token.

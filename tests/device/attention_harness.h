@@ -14,6 +14,10 @@
 
 namespace spry::testing {
 
+inline constexpr int kAttentionMaxTokens = 1300;  // of a sequence and of a step
+inline constexpr int kAttentionMaxRows = 8;
+inline constexpr int64_t kAttentionTableRows = 211;
+
 struct AttentionCase {
   std::string name;
   int num_heads = 4;
@@ -30,13 +34,10 @@ struct AttentionCase {
   bool sinks = false;
   bool last_id_is_nan = false;  // its query, key and value
   Fusions fusions;
+  int max_rows = kAttentionMaxRows;
 };
 
 std::vector<AttentionCase> AttentionCases();
-
-inline constexpr int kAttentionMaxTokens = 1300;  // of a sequence and of a step
-inline constexpr int kAttentionMaxRows = 8;
-inline constexpr int64_t kAttentionTableRows = 211;
 
 // Some tokens of one row in one step.
 struct Piece {
