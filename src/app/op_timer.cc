@@ -197,6 +197,7 @@ Result<OpTimer> OpTimer::Create(Device& device, const TimedOp& op, CompileOption
   SPRY_ASSIGN_OR_RETURN(timer.with_, StepReplay::Create(device, std::move(with), options));
   constexpr int kNone = 0;
   SPRY_ASSIGN_OR_RETURN(Program without, Trace(device, op, kNone));
+  options.attention_backend.clear();  // which need not serve a program without attention
   SPRY_ASSIGN_OR_RETURN(timer.without_, StepReplay::Create(device, std::move(without), options));
   return timer;
 }

@@ -121,7 +121,8 @@ TEST_F(BenchTest, OpsAreTimedByShape) {
                                       " +64 x 32 +M 3 .*\n +32 x 96 +M 1 .*\n +32 x 96 +M 3 "));
 
   const ProgramResult attention = Spry(
-      "bench attention --device cpu --threads 1 --heads 4 --kv-heads 2 --head-dim 16 "
+      "bench attention --device cpu --attention-backend cpu --threads 1 --heads 4 --kv-heads 2 "
+      "--head-dim 16 "
       "--decode 2x40,1x300 --prefill 2x24 --peer-us 1,2,1e6");
   ASSERT_EQ(attention.exit_code, 0) << attention.err;
   EXPECT_THAT(attention.out,
