@@ -180,7 +180,7 @@ class CudaExecutable final : public Executable {
       SPRY_RETURN_IF_CUDA_ERROR(cudaMemset(best_draws_.data(), 0, plan_.best_draws_bytes));
     }
     if (plan_.packed_row_bytes > 0) {
-      SPRY_RETURN_IF_ERROR(reserve(packed_rows_, plan_.packed_row_bytes, "packed rows"));
+      SPRY_RETURN_IF_ERROR(reserve(packed_rows_, 2 * plan_.packed_row_bytes, "packed rows"));
     }
     if (plan_.attention_bytes > 0) {
       SPRY_RETURN_IF_ERROR(reserve(attention_, plan_.attention_bytes, "attention"));

@@ -40,6 +40,11 @@ const float* BindContext::Floats(WeightId id) const {
   return reinterpret_cast<const float*>(weight.data);
 }
 
+std::byte* BindContext::packed_rows(int region) const {
+  if (regions_.packed_rows == nullptr) return nullptr;
+  return regions_.packed_rows + region * plan_.packed_row_bytes;
+}
+
 KernelTable MakeKernelTable(const CudaAttentionBackend& attention) {
   KernelTable table = {};
   const auto bind = [&table](OpId id, BindFn fn) { table[static_cast<int>(id)] = fn; };

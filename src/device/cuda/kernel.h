@@ -81,7 +81,7 @@ class BindContext {
     std::byte* arena = nullptr;
     std::byte* kv = nullptr;
     std::byte* best_draws = nullptr;   // draw.h; null: nobody draws
-    std::byte* packed_rows = nullptr;  // of a streamed linear; null: there is none
+    std::byte* packed_rows = nullptr;  // of linears, two regions; null: nobody packs
     std::byte* attention = nullptr;    // scratch of the attention backend, 0 at first
   };
 
@@ -96,7 +96,7 @@ class BindContext {
   WeightMatrix Weight(WeightId id) const;
   const float* Floats(WeightId id) const;  // a vector or a rope table
   std::byte* best_draws() const { return regions_.best_draws; }
-  std::byte* packed_rows() const { return regions_.packed_rows; }
+  std::byte* packed_rows(int region) const;  // 0 or 1
   std::byte* attention_scratch() const { return regions_.attention; }
   std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
 

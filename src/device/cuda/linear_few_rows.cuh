@@ -179,8 +179,10 @@ __device__ void NormRows(const MmaLinearArgs& args, const NormScale* ahead, cons
       asm volatile("cp.async.wait_group 0;" ::: "memory");
       __syncthreads();
     };
-    NormalizeRows<kTogether>(args.norm, rows, y, kLinearWarps * stride, args.depth, scale_of,
-                             await_scales);
+    const auto put = [y, stride](int m, int32_t first, const uint4& bits) {
+      *reinterpret_cast<uint4*>(y + m * kLinearWarps * stride + first) = bits;
+    };
+    NormalizeRows<T>(args.norm, rows, args.depth, scale_of, await_scales, put);
   }
 }
 

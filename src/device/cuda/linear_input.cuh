@@ -44,21 +44,32 @@ struct InputPlace {
   }
 };
 
+// Rows of the bucket beyond the step's true count are normed for nobody: asking for the count would
+// take as long as the rows themselves. Scales come while the kernel before this one still runs.
+inline constexpr int kNormRowWarps = 4;
 template <typename T>
-__global__ void __launch_bounds__(kLinearThreads)
-    NormRowsKernel(const __grid_constant__ MmaLinearArgs args, StepState state) {
+__global__ void __launch_bounds__(kNormRowWarps* kWarpThreads)
+    NormRowsKernel(const __grid_constant__ MmaLinearArgs args, int32_t rows,
+                   const __grid_constant__ InputPlace place) {
   LetNextStart();
-  AwaitPrevious();
-  const int32_t r = static_cast<int32_t>(blockIdx.x) * kLinearWarps +
+  const int32_t r = static_cast<int32_t>(blockIdx.x) * kNormRowWarps +
                     static_cast<int32_t>(threadIdx.x) / kWarpThreads;
-  if (r >= NumRows(args.x.rows, state)) return;
-  NormalizeRow<kShortRowChunks>(
-      args.norm, reinterpret_cast<const T*>(args.x.data) + r * args.x.stride,
-      reinterpret_cast<T*>(args.normed.data) + r * args.normed.stride, args.depth);
+  const int32_t lane_first = static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8;
+  NormScale scales[kShortRowChunks];
+#pragma unroll
+  for (int c = 0; c < kShortRowChunks; ++c) {
+    const int32_t first = lane_first + c * kChunkElements;
+    if (first < args.depth) scales[c].Load(args.norm, first);
+  }
+  AwaitPrevious();
+  if (r >= rows) return;
+  RowChunks<kShortRowChunks> row[1];
+  row[0].Load(reinterpret_cast<const T*>(args.x.data) + r * args.x.stride, args.depth);
+  NormalizeRows<T>(
+      args.norm, row, args.depth, [&](int c, int32_t) { return scales[c]; }, [] {},
+      [&](int, int32_t first, const uint4& bits) { place.Put(r, first, bits); });
 }
 
-// Rows of the bucket beyond the step's true count are normed for nobody: asking for the count would
-// take as long as the rows themselves.
 template <typename T>
 __global__ void __launch_bounds__(kLinearThreads)
     NormLongRowsKernel(const __grid_constant__ MmaLinearArgs args,
@@ -115,11 +126,12 @@ __global__ void __launch_bounds__(kLinearThreads)
 
 template <typename T>
 void LaunchNormRows(const MmaLinearArgs& args, int32_t rows, const InputPlace& place,
-                    const StepState& state, const LaunchContext& context) {
+                    const LaunchContext& context) {
   if (IsShortRow(args.depth)) {
     return LaunchOverlapped(
-        context, {.blocks = dim3(CeilDiv(rows, kLinearWarps)), .threads = kLinearThreads},
-        NormRowsKernel<T>, args, state);
+        context,
+        {.blocks = dim3(CeilDiv(rows, kNormRowWarps)), .threads = kNormRowWarps * kWarpThreads},
+        NormRowsKernel<T>, args, rows, place);
   }
   LaunchOverlapped(context, {.blocks = dim3(rows), .threads = kLinearThreads},
                    NormLongRowsKernel<T>, args, place);

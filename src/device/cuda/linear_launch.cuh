@@ -7,6 +7,7 @@
 #include "device/cuda/linear_few_rows.cuh"
 #include "device/cuda/linear_input.cuh"
 #include "device/cuda/linear_many_rows.cuh"
+#include "device/cuda/linear_resident.cuh"
 #include "device/cuda/linear_stream.cuh"
 #include "device/cuda/linear_warpgroup.cuh"
 #include "device/cuda/linear_wide.cuh"
@@ -50,6 +51,7 @@ bool LaunchWholeSegments(const MmaLinearArgs& args, int32_t rows, const LaunchCo
 // Warpgroup products pay where there is much to do with the rows in shared memory, or where a long
 // K is to be shared out.
 using ProductShape = WarpgroupShape<64, 3>;
+using TallShape = WarpgroupShape<128, 2>;  // for more rows: weights are read half as often
 using SplitShape = WarpgroupShape<64, 2, true>;
 inline constexpr int32_t kMaxFewerRows = 128;     // up to here more and smaller blocks are faster
 inline constexpr int32_t kMinProductBlocks = 48;  // for which that is worth it
@@ -98,6 +100,9 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
     return LaunchFewRows<T, Y, FewRowsShape<1, 1, 4, false>>(args, rows, context);
   }
   if constexpr (kLogits) {
+    if (rows > ProductShape::kTokens && UsesWarpgroups<TallShape>(args, context)) {
+      return LaunchWarpgroup<T, Y, TallShape>(args, rows, state, context);
+    }
     if (rows > kMaxWideLogits && UsesWarpgroups<ProductShape>(args, context)) {
       return LaunchWarpgroup<T, Y, ProductShape>(args, rows, state, context);
     }
@@ -153,6 +158,9 @@ void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchConte
   if (context.shape.draws) args.draw = MakeDrawArgs(args.best_draws, state);
   if (context.shape.in_order && args.ungathered.data != nullptr) args.x = args.ungathered;
   if (LaunchStream<T, Y>(args, rows, state, context)) return;
+  if constexpr (!std::is_same_v<Y, float>) {
+    if (LaunchResident<T>(args, rows, state, context)) return;
+  }
   const bool norms = args.norm.kind != NormKind::kNone;
   const bool wide = IsWide<Y>(args, rows, context);
   const bool norms_inside = norms && IsShortRow(args.depth);
@@ -161,7 +169,7 @@ void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchConte
   }
   if (norms_inside && !wide && LaunchNormed<T, Y>(args, rows, context)) return;
   if (norms) {
-    LaunchNormRows<T>(args, rows, {.data = args.normed.data, .stride = args.normed.stride}, state,
+    LaunchNormRows<T>(args, rows, {.data = args.normed.data, .stride = args.normed.stride},
                       context);
     args.x = args.normed;
     args.norm = {};

@@ -14,9 +14,17 @@ bool IsStreamed(int64_t outputs, int64_t depth, bool warpgroups) {
          depth >= kMinStreamDepth && outputs * depth >= kMinStreamElements;
 }
 
-int64_t PackedRowBytes(int64_t depth, int32_t max_rows) {
+bool IsResident(int64_t outputs, int64_t depth, bool warpgroups) {
+  return warpgroups && outputs % kResidentOutputs == 0 && !IsStreamed(outputs, depth, warpgroups) &&
+         (depth == kResidentDepth || depth == kResidentDepth * kResidentBlocks);
+}
+
+int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups) {
   constexpr int32_t kGroup = 64;
-  const int64_t rows = (std::min(max_rows, kMaxStreamRows) + kGroup - 1) / kGroup * kGroup;
+  int32_t most = 0;
+  if (IsStreamed(outputs, depth, warpgroups)) most = kMaxStreamRows;
+  if (IsResident(outputs, depth, warpgroups)) most = std::max(most, kMaxResidentRows);
+  const int64_t rows = (std::min(max_rows, most) + kGroup - 1) / kGroup * kGroup;
   return rows * depth * 2;
 }
 

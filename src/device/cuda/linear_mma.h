@@ -33,12 +33,17 @@ struct NormArgs16 {
 };
 
 struct MmaLinearArgs {
-  Matrix x;                     // [rows, K]
-  Matrix y;                     // [rows, N]
-  Matrix residual;              // data null: none
-  Matrix normed;                // with a norm: room for [rows, K]
-  Matrix ungathered;            // where gather_samples took x from; data null: x was not gathered
-  std::byte* packed = nullptr;  // room for rows as linear_stream.cuh takes them; null: not for it
+  Matrix x;           // [rows, K]
+  Matrix y;           // [rows, N]
+  Matrix residual;    // data null: none
+  Matrix normed;      // with a norm: room for [rows, K]
+  Matrix ungathered;  // where gather_samples took x from; data null: x was not gathered
+  // Room for rows as linear_stream.cuh and linear_resident.cuh take them; null: not for these.
+  std::byte* packed = nullptr;
+  // Between two linears of which both are resident, rows lie packed from the start: the first puts
+  // them into packed_y, null where it does not, and the second finds them in `packed`.
+  std::byte* packed_y = nullptr;
+  bool x_is_packed = false;
   const uint4* weight = nullptr;
   const float* bias = nullptr;
   int32_t outputs = 0;  // N
@@ -58,7 +63,21 @@ inline constexpr int32_t kMinSplitRows = 9;
 inline constexpr int32_t kMaxStreamRows = 256;
 bool IsStreamed(int64_t outputs, int64_t depth, bool warpgroups);
 int32_t CountStreamClusters();  // that the card runs at once; 0: none
-int64_t PackedRowBytes(int64_t depth, int32_t max_rows);
+
+// Linears whose weights wait on the multiprocessors (linear_resident.cuh), by shape and by rows.
+inline constexpr int32_t kResidentOutputs = 128;      // of a block
+inline constexpr int64_t kResidentDepth = 768;        // of a block
+inline constexpr int32_t kResidentBlocks = 4;         // of a cluster, for that many times the depth
+inline constexpr int32_t kMinResidentOutputs = 1536;  // where nothing is shared out
+inline constexpr int32_t kMinResidentRows = 129;
+inline constexpr int32_t kMaxResidentRows = 512;
+bool IsResident(int64_t outputs, int64_t depth, bool warpgroups);
+inline bool TakesResident(int32_t rows) {
+  return rows >= kMinResidentRows && rows <= kMaxResidentRows;
+}
+
+// Room for packed rows of a linear of either kind; 0 for others.
+int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups);
 
 // Up to how many rows of logits are drawn where they are made, from rows of `depth` elements.
 int32_t MostDrawnRows(int64_t depth, bool warpgroups);

@@ -415,7 +415,7 @@ void LaunchStreamShape(const MmaLinearArgs& args, int32_t rows, const StepState&
   if (args.norm.kind == NormKind::kNone) {
     LaunchPackRows(args, rows, place, context);
   } else {
-    LaunchNormRows<T>(args, rows, place, state, context);
+    LaunchNormRows<T>(args, rows, place, context);
   }
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kBytes);
@@ -454,7 +454,8 @@ inline constexpr int32_t kMinWholeGroups = 8;
 template <typename T, typename Y>
 bool LaunchStream(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                   const LaunchContext& context) {
-  if (args.packed == nullptr || rows > kMaxStreamRows) return false;
+  if (rows > kMaxStreamRows || !IsStreamed(args.outputs, args.depth, context.warpgroups))
+    return false;
   if (std::is_same_v<Y, float> ||
       args.outputs / kMmaOutputs >= context.processors * kMinWholeGroups) {
     LaunchStreamOf<T, Y, false>(args, rows, state, context);

@@ -59,24 +59,25 @@ LogitsPlan PlanLogits(const Program& program, const MemoryPlan& plan, bool warpg
   return {};
 }
 
+// Room for the packed rows of any linear, and of two at once: a linear may make packed rows from
+// packed rows.
 int64_t PackedRowBytesOf(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
                          bool warpgroups) {
   int64_t most = 0;
   for (const OpRecord& op : program.ops) {
     if (op.id != OpId::kLinear || !plan.weights[op.weights[0].value()].tiled) continue;
     const WeightRecord& weight = program.weight(op.weights[0]);
-    if (!IsStreamed(weight.rows, weight.columns, warpgroups)) continue;
     const int32_t rows = std::max(limits.max_tokens, limits.max_samples);
-    most = std::max(most, PackedRowBytes(weight.columns, rows));
+    most = std::max(most, PackedRowBytes(weight.rows, weight.columns, rows, warpgroups));
   }
-  return most;
+  return AlignDevice(most);
 }
 
 }  // namespace
 
 MemoryNeeds MemoryPlan::needs() const {
   return {.weights = weight_bytes,
-          .activations = buffers.arena_bytes + packed_row_bytes,
+          .activations = buffers.arena_bytes + 2 * packed_row_bytes,
           .step = state_bytes + best_draws_bytes + attention_bytes + ring_bytes + rule_image_bytes,
           .kv_per_block = kv_block_bytes};
 }

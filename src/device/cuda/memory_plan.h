@@ -38,7 +38,7 @@ struct MemoryPlan {
   int64_t state_bytes = 0;  // counter and step state on the card
   LogitsPlan logits;
   int64_t best_draws_bytes = 0;         // draw.h
-  int64_t packed_row_bytes = 0;         // of the longest rows of a streamed linear
+  int64_t packed_row_bytes = 0;         // of the longest rows of a linear; twice
   int64_t attention_bytes = 0;          // scratch of the backend
   int64_t ring_bytes = 0;               // slots and results in mapped host memory
   int64_t rule_image_bytes = 0;         // in mapped host memory, behind the rings

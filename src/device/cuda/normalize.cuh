@@ -105,13 +105,13 @@ __device__ uint4 Scaled(const float (&values)[8], float factor, const NormScale&
   return bits;
 }
 
-// norm(rows[m]), all [width], to y + m * stride; width is a multiple of 8 and at most kChunks *
-// kChunkElements. y may be shared memory. scale_of(chunk, first element): a NormScale, asked for
-// after await_scales().
-template <int kRows, int kChunks, typename T, typename ScaleOf, typename AwaitScales>
-__device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)[kRows], T* y,
-                              int64_t stride, int32_t width, const ScaleOf& scale_of,
-                              const AwaitScales& await_scales) {
+// norm(rows[m]), all [width], of which this lane hands on 8 elements at a time: put(m, first
+// element, bits). width is a multiple of 8 and at most kChunks * kChunkElements. scale_of(chunk,
+// first element): a NormScale, asked for after await_scales().
+template <typename T, int kRows, int kChunks, typename ScaleOf, typename AwaitScales, typename Put>
+__device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)[kRows],
+                              int32_t width, const ScaleOf& scale_of,
+                              const AwaitScales& await_scales, const Put& put) {
   const int32_t lane_first = static_cast<int32_t>(threadIdx.x) % kWarpThreads * 8;
   const auto inside = [&](int c) { return lane_first + c * kChunkElements < width; };
   // A lane beyond the width has zeros, which change no sum.
@@ -168,12 +168,12 @@ __device__ void NormalizeRows(const NormArgs16& norm, RowChunks<kChunks> (&rows)
     const NormScale scale = scale_of(c, first);
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
-      *reinterpret_cast<uint4*>(y + m * stride + first) = Scaled<T>(values[m][c], totals[m], scale);
+      put(m, first, Scaled<T>(values[m][c], totals[m], scale));
     }
   }
 }
 
-// One row of x, its scale straight from memory.
+// One row of x, its scale straight from memory; y may be shared memory.
 template <int kChunks, typename T>
 __device__ void NormalizeRow(const NormArgs16& norm, const T* x, T* y, int32_t width) {
   RowChunks<kChunks> row[1];
@@ -183,7 +183,9 @@ __device__ void NormalizeRow(const NormArgs16& norm, const T* x, T* y, int32_t w
     scale.Load(norm, first);
     return scale;
   };
-  NormalizeRows<1>(norm, row, y, /*stride=*/0, width, scale_of, [] {});
+  NormalizeRows<T>(
+      norm, row, width, scale_of, [] {},
+      [y](int, int32_t first, const uint4& bits) { *reinterpret_cast<uint4*>(y + first) = bits; });
 }
 
 }  // namespace spry::cuda

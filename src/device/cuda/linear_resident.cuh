@@ -1,0 +1,343 @@
+// linear of some tens to some hundreds of rows on Hopper's warpgroup products, for depths of
+// kResidentDepth or a few times that. What such a product costs is latency: every block has its
+// weights on the multiprocessor, half in shared memory and half in registers, before the kernel
+// before this one has ended, and its rows, packed (linear_input.cuh), come by bulk copies that are
+// all asked for at once. Nothing is asked for twice and nobody waits for a free place.
+//
+// A greater depth is shared out in a cluster, kResidentDepth a block: two segments, one from shared
+// memory and one from registers. Every block then finishes a share of the tokens.
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda/linear_input.cuh"
+#include "device/cuda/linear_tile.cuh"
+#include "device/cuda/linear_warpgroup.cuh"
+#include "device/cuda/overlap.cuh"
+#include "device/cuda/shared_barrier.cuh"
+#include "device/cuda/warpgroup_mma.cuh"
+
+namespace spry::cuda {
+
+inline constexpr int kResidentTiles = kResidentDepth / kTileDepth;  // of K in a block
+inline constexpr int kResidentChunks = 8;  // of a block's K: they come one by one
+inline constexpr int kChunkTiles = kResidentTiles / kResidentChunks;
+inline constexpr int kSharedChunks = kResidentChunks / 2;  // of weights in shared memory
+inline constexpr int kSharedTiles = kSharedChunks * kChunkTiles;
+
+// kBlocks: that share K. 1: the segments are the chunks.
+template <int kTokens_, int kBlocks_>
+struct ResidentShape {
+  static constexpr int kTokens = kTokens_;
+  static constexpr int kBlocks = kBlocks_;
+  static constexpr int kWarps = kResidentOutputs / kMmaOutputs;
+  static constexpr int kThreads = kWarps * kWarpThreads;
+  static constexpr int kEights = kTokens / 8;
+  static constexpr int kSums = kTokens / 2;  // of a thread
+  static constexpr int kRowTileBytes = kEights * kPackedBlockBytes;
+  static constexpr int kChunkBytes = kChunkTiles * kRowTileBytes;    // of rows
+  static constexpr int kWarpBytes = kSharedTiles * kTileQuads * 16;  // of weights
+  static constexpr int kWeightBytes = kWarps * kWarpBytes;
+  static constexpr int kBytes = kWeightBytes + kResidentChunks * kChunkBytes;
+  // Two segments, [segment][token][output] in f32, where the weights were.
+  static constexpr int kPartStride = kResidentOutputs + 4;
+  static constexpr int kPart = kTokens * kPartStride;
+  static_assert(2 * kPart * 4 <= kWeightBytes && kTurnBytes <= kWarpBytes);
+  static constexpr int kShare = kTokens / kBlocks;  // of tokens, that a block finishes
+  static constexpr int kRuns =
+      kShare * kResidentOutputs / 4 / kThreads;  // of 4 outputs, a thread's
+};
+
+struct ResidentCounts {
+  int32_t rows = 0;       // of the bucket
+  bool exact = false;     // rows beyond the step's true count are left out
+  int32_t all_tiles = 0;  // of K
+};
+
+#if SPRY_HAS_WARPGROUP_MMA
+
+// The products of one chunk.
+template <typename Shape, typename T>
+__device__ void MultiplyChunk(float (&sums)[Shape::kSums], const TileOfWeights (&a)[kChunkTiles],
+                              const std::byte* rows, bool adds) {
+  const auto base = static_cast<uint32_t>(__cvta_generic_to_shared(rows));
+  WarpgroupArrive();
+#pragma unroll
+  for (int i = 0; i < kChunkTiles; ++i) {
+    const uint32_t b = base + i * Shape::kRowTileBytes;
+    WarpgroupMma(T{}, sums, a[i].first, OperandAt(b, kPackedBlockBytes), i > 0 || adds);
+    WarpgroupMma(T{}, sums, a[i].second, OperandAt(b + 2 * kCoreBytes, kPackedBlockBytes), 1);
+  }
+  WarpgroupCommit();
+  WarpgroupWait();
+}
+
+// A warp's 16 outputs, from n on, of all the block's tokens. turn: the warp's own.
+template <typename T, typename Shape>
+__device__ void StoreResident(const MmaLinearArgs& args, const float (&sums)[Shape::kSums],
+                              float (*turn)[kTurnStride], int32_t first_row, int32_t num_rows,
+                              int32_t n, const float (&bias)[8], const InputPlace& place) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  const int token = lane / 2;
+#pragma unroll
+  for (int s = 0; s < Shape::kTokens / 16; ++s) {
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float* d = sums + (s * 2 + j) * 4;
+      float(*to)[kTurnStride] = turn + j * 8 + 2 * t;
+      to[0][g] = d[0];
+      to[1][g] = d[1];
+      to[0][g + 8] = d[2];
+      to[1][g + 8] = d[3];
+    }
+    __syncwarp();
+    constexpr float kNoResidual[8] = {};
+    float values[8];
+    LoadFloats8(&turn[token][lane % 2 * 8], values);
+    FinishSums(args, bias, kNoResidual, values);
+    Run<T, 8> run;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) run.values[e] = FromFloat<T>(values[e]);
+    const int32_t row = first_row + s * 16 + token;
+    if (row < num_rows) place.Put(row, n + lane % 2 * 8, *reinterpret_cast<const uint4*>(&run));
+  }
+}
+
+// This thread's runs of 4 outputs of the tokens that its block finishes.
+template <typename T, typename Shape>
+struct ResidentShare {
+  Run<T, 4> residual[Shape::kRuns];
+  float bias[4];
+
+  __device__ static int Column() { return static_cast<int>(threadIdx.x) % kWarpThreads * 4; }
+  __device__ static int Token(int run) {
+    return static_cast<int>(blockIdx.z) * Shape::kShare + run * Shape::kWarps +
+           static_cast<int>(threadIdx.x) / kWarpThreads;
+  }
+  __device__ void LoadBias(const MmaLinearArgs& args, int32_t first_output) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) bias[e] = BiasAt(args, first_output + Column() + e);
+  }
+  __device__ void LoadResidual(const MmaLinearArgs& args, int32_t first_row, int32_t num_rows,
+                               int32_t first_output) {
+    if (args.residual.data == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < Shape::kRuns; ++i) {
+      const int32_t row = min(first_row + Token(i), num_rows - 1);
+      residual[i] =
+          *reinterpret_cast<const Run<T, 4>*>(ResidualAt<T>(args, row, first_output + Column()));
+    }
+  }
+  // `parts` of all blocks of the cluster, in ascending order.
+  __device__ void Store(const MmaLinearArgs& args, const float* parts, int32_t first_row,
+                        int32_t num_rows, int32_t first_output) const {
+#pragma unroll
+    for (int i = 0; i < Shape::kRuns; ++i) {
+      const float* from = parts + Token(i) * Shape::kPartStride + Column();
+      float4 found[2 * Shape::kBlocks];
+#pragma unroll
+      for (int s = 0; s < 2 * Shape::kBlocks; ++s) {
+        found[s] = LoadFromBlock(from + s % 2 * Shape::kPart, s / 2);
+      }
+      float total[4] = {found[0].x, found[0].y, found[0].z, found[0].w};
+#pragma unroll
+      for (int s = 1; s < 2 * Shape::kBlocks; ++s) {
+        total[0] += found[s].x;
+        total[1] += found[s].y;
+        total[2] += found[s].z;
+        total[3] += found[s].w;
+      }
+      float added[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        added[e] = args.residual.data == nullptr ? 0.0f : ToFloat(residual[i].values[e]);
+      }
+      FinishSums(args, bias, added, total);
+      Run<T, 4> run;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) run.values[e] = FromFloat<T>(total[e]);
+      const int32_t row = first_row + Token(i);
+      if (row >= num_rows) return;
+      *reinterpret_cast<Run<T, 4>*>(OutputAt<T>(args, row, first_output + Column())) = run;
+    }
+  }
+};
+
+// A block's sums of one segment, where the cluster reads them.
+template <typename Shape>
+__device__ void PutPart(const float (&sums)[Shape::kSums], float* part) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarpThreads;
+  float* to =
+      part + lane % 4 * 2 * Shape::kPartStride + thread / kWarpThreads * kMmaOutputs + lane / 4;
+#pragma unroll
+  for (int j = 0; j < Shape::kEights; ++j, to += 8 * Shape::kPartStride) {
+    to[0] = sums[j * 4];
+    to[Shape::kPartStride] = sums[j * 4 + 1];
+    to[8] = sums[j * 4 + 2];
+    to[Shape::kPartStride + 8] = sums[j * 4 + 3];
+  }
+}
+
+#endif  // SPRY_HAS_WARPGROUP_MMA
+
+template <typename T, typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    ResidentKernel(const __grid_constant__ MmaLinearArgs args,
+                   const __grid_constant__ ResidentCounts counts,
+                   const __grid_constant__ InputPlace place, const StepHeader* header) {
+#if SPRY_HAS_WARPGROUP_MMA
+  constexpr bool kSplit = Shape::kBlocks > 1;
+  LetNextStart();
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int32_t first_row = static_cast<int32_t>(blockIdx.x) * Shape::kTokens;
+  // Written by stage, long ago (overlap.cuh).
+  const int32_t num_rows = counts.exact ? NumRows(args.x.rows, *header) : counts.rows;
+  if (first_row >= num_rows) return AwaitPrevious();  // the whole cluster
+  const int32_t first_output = static_cast<int32_t>(blockIdx.y) * kResidentOutputs;
+  const int first_tile = static_cast<int>(blockIdx.z) * kResidentTiles;
+  const uint4* weights =
+      args.weight +
+      (int64_t{first_output} / kMmaOutputs * counts.all_tiles + first_tile) * kTileQuads;
+  extern __shared__ __align__(128) std::byte shared[];
+  std::byte* rows = shared + Shape::kWeightBytes;
+  __shared__ SharedBarrier weights_here;
+  __shared__ SharedBarrier rows_here[kResidentChunks];
+  const bool fetches = warp == 0 && IsElected();
+  if (fetches) {
+    weights_here.Init(1);
+    for (int c = 0; c < kResidentChunks; ++c) rows_here[c].Init(1);
+    SharedBarrier::FenceInit();
+    weights_here.ArriveAndExpect(Shape::kWeightBytes);
+    for (int w = 0; w < Shape::kWarps; ++w) {
+      weights_here.Copy(shared + w * Shape::kWarpBytes,
+                        weights + int64_t{w} * counts.all_tiles * kTileQuads, Shape::kWarpBytes);
+    }
+  }
+  TileOfWeights kept[kSharedChunks][kChunkTiles];  // the second half of K
+  {
+    const uint4* from =
+        weights + (int64_t{warp} * counts.all_tiles + kSharedTiles) * kTileQuads + lane;
+#pragma unroll
+    for (int i = 0; i < kSharedTiles; ++i) {
+      kept[i / kChunkTiles][i % kChunkTiles].Load(from + i * kTileQuads);
+    }
+  }
+  const int32_t n = first_output + warp * kMmaOutputs;
+  float bias[8] = {};
+  ResidentShare<T, Shape> share;
+  if constexpr (kSplit) {
+    share.LoadBias(args, first_output);
+  } else {
+    if (args.bias != nullptr) LoadFloats8(args.bias + n + lane % 2 * 8, bias);
+  }
+  __syncthreads();
+  AwaitPrevious();
+  if (fetches) {
+    const std::byte* from =
+        args.packed + (int64_t{blockIdx.x} * counts.all_tiles + first_tile) * Shape::kRowTileBytes;
+    for (int c = 0; c < kResidentChunks; ++c) {
+      rows_here[c].ArriveAndExpect(Shape::kChunkBytes);
+      rows_here[c].Copy(rows + c * Shape::kChunkBytes, from + c * Shape::kChunkBytes,
+                        Shape::kChunkBytes);
+    }
+  }
+  __syncwarp();
+  if constexpr (kSplit) share.LoadResidual(args, first_row, num_rows, first_output);
+
+  float totals[Shape::kSums];
+  float sums[Shape::kSums];
+  const auto* mine = reinterpret_cast<const uint4*>(shared + warp * Shape::kWarpBytes) + lane;
+  weights_here.Await(0);
+#pragma unroll
+  for (int c = 0; c < kResidentChunks; ++c) {
+    rows_here[c].Await(0);
+    const std::byte* chunk = rows + c * Shape::kChunkBytes;
+    TileOfWeights a[kChunkTiles];
+#pragma unroll
+    for (int i = 0; i < kChunkTiles; ++i) {
+      if (c >= kSharedChunks) {
+        a[i] = kept[c % kSharedChunks][i];
+      } else {
+        const uint4* tile = mine + (c * kChunkTiles + i) * kTileQuads;
+        a[i] = {tile[0], tile[kWarpThreads]};
+      }
+    }
+    if constexpr (kSplit) {
+      MultiplyChunk<Shape, T>(c < kSharedChunks ? totals : sums, a, chunk, c % kSharedChunks > 0);
+    } else if (c == 0) {
+      MultiplyChunk<Shape, T>(totals, a, chunk, false);
+    } else {
+      MultiplyChunk<Shape, T>(sums, a, chunk, false);
+#pragma unroll
+      for (int i = 0; i < Shape::kSums; ++i) totals[i] += sums[i];
+    }
+  }
+  if constexpr (kSplit) {
+    auto* parts = reinterpret_cast<float*>(shared);
+    __syncthreads();  // all warps have read their weights
+    PutPart<Shape>(totals, parts);
+    PutPart<Shape>(sums, parts + Shape::kPart);
+    ClusterBarrier();
+    share.Store(args, parts, first_row, num_rows, first_output);
+    ClusterBarrier();  // nobody leaves while others read
+  } else {
+    auto* turn = reinterpret_cast<float(*)[kTurnStride]>(shared + warp * Shape::kWarpBytes);
+    StoreResident<T, Shape>(args, totals, turn, first_row, num_rows, n, bias, place);
+  }
+#endif
+}
+
+// Packs the rows unless who made them has done so.
+template <typename T, typename Shape>
+void LaunchResidentShape(const MmaLinearArgs& args, int32_t rows, const StepState& state,
+                         const LaunchContext& context) {
+  constexpr auto kKernel = ResidentKernel<T, Shape>;
+  const int32_t tiles = args.depth / kTileDepth;
+  if (!args.x_is_packed) {
+    const InputPlace place{.data = args.packed, .eights = Shape::kEights, .tiles = tiles};
+    if (args.norm.kind == NormKind::kNone) {
+      LaunchPackRows(args, rows, place, context);
+    } else {
+      LaunchNormRows<T>(args, rows, place, context);
+    }
+  }
+  const InputPlace products = args.packed_y != nullptr
+                                  ? InputPlace{.data = args.packed_y,
+                                               .eights = Shape::kEights,
+                                               .tiles = args.outputs / kTileDepth}
+                                  : InputPlace{.data = args.y.data, .stride = args.y.stride};
+  // Cheap, and remembered by the driver; part of recording, never of a replayed step.
+  (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kBytes);
+  const ResidentCounts counts{.rows = rows, .exact = rows > kMaxFewRows, .all_tiles = tiles};
+  LaunchOverlapped(context,
+                   {.blocks = dim3(CeilDiv(rows, Shape::kTokens), args.outputs / kResidentOutputs,
+                                   Shape::kBlocks),
+                    .threads = Shape::kThreads,
+                    .shared_bytes = Shape::kBytes,
+                    .cluster = Shape::kBlocks},
+                   kKernel, args, counts, products, state.header);
+}
+
+// False: other kernels are faster.
+template <typename T>
+bool LaunchResident(const MmaLinearArgs& args, int32_t rows, const StepState& state,
+                    const LaunchContext& context) {
+  if (!IsResident(args.outputs, args.depth, context.warpgroups) || !TakesResident(rows)) {
+    return false;
+  }
+  if (args.depth > kResidentDepth) {
+    LaunchResidentShape<T, ResidentShape<64, kResidentBlocks>>(args, rows, state, context);
+    return true;
+  }
+  // Few blocks are slow, and residuals are for those that share K.
+  if (args.outputs < kMinResidentOutputs || args.residual.data != nullptr) return false;
+  LaunchResidentShape<T, ResidentShape<64, 1>>(args, rows, state, context);
+  return true;
+}
+
+}  // namespace spry::cuda
