@@ -22,9 +22,13 @@ SPRY_HOST_DEVICE inline uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-SPRY_HOST_DEVICE inline uint32_t Mix32(uint32_t x) {
+// The first 15 bits are those of Mix32.
+SPRY_HOST_DEVICE inline uint32_t MixFirstBits32(uint32_t x) {
   x = (x ^ (x >> 16)) * 0x21f0aaadu;
-  x = (x ^ (x >> 15)) * 0x735a2d97u;
+  return (x ^ (x >> 15)) * 0x735a2d97u;
+}
+SPRY_HOST_DEVICE inline uint32_t Mix32(uint32_t x) {
+  x = MixFirstBits32(x);
   return x ^ (x >> 15);
 }
 
@@ -33,8 +37,14 @@ SPRY_HOST_DEVICE inline DrawKey MakeDrawKey(uint64_t seed, int32_t output_index)
   return {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
 }
 
+SPRY_HOST_DEVICE inline uint32_t DrawMix(DrawKey key, int32_t vocab_id) {
+  return Mix32(static_cast<uint32_t>(vocab_id) * 0x9e3779b1u + key.first) ^ key.second;
+}
 SPRY_HOST_DEVICE inline uint32_t DrawBits(DrawKey key, int32_t vocab_id) {
-  return Mix32(Mix32(static_cast<uint32_t>(vocab_id) * 0x9e3779b1u + key.first) ^ key.second);
+  return Mix32(DrawMix(key, vocab_id));
+}
+SPRY_HOST_DEVICE inline uint32_t DrawFirstBits(DrawKey key, int32_t vocab_id) {
+  return MixFirstBits32(DrawMix(key, vocab_id));
 }
 
 // Uniform in (0, 1), never 0 or 1: 23 bits plus a half, which f32 holds exactly.

@@ -45,6 +45,40 @@ __device__ inline float ScoreCeiling(const RowDraw& draw, int32_t id, float logi
   return scaled + noise + (fabsf(scaled) * kSlack + kSlack);
 }
 
+// Tells most ids that cannot reach a score that some id of the row has, `known`, at half the cost
+// of their ceilings: the score is at most logit / temperature - log(1 - u), so 1 - u must not be
+// above exp(logit / temperature - known). Of u the first bits do. NaNs and infinities pass.
+struct DrawFilter {
+  DrawKey key;
+  float scale;   // of a logit, to a power of two
+  float offset;  // of the power; with slack for what is approximate
+  bool greedy;
+  float known;
+
+  __device__ DrawFilter(const RowDraw& row, float known)
+      : key(row.key), greedy(row.temperature == 0.0f), known(known) {
+    constexpr float kLog2E = 1.442695f;
+    scale = row.inverse * kLog2E;
+    offset = kSlack * 1024.0f - kLog2E * known + fabsf(known) * kSlack;
+  }
+  __device__ bool Passes(int32_t id, float logit) const {
+    if (greedy) return !(logit < known);
+    constexpr uint32_t kUnknown = 0xff;  // bits that may be anything
+    const float power = logit * scale;
+    const float most = Exp2(fabsf(power) * kSlack + (power + offset));
+    const float u = __uint_as_float(DrawFirstBits(key, id) >> 9 | 0x3f800000u | kUnknown);
+    return !(0x1.fffffep0f - u > most);
+  }
+
+ private:
+  static constexpr float kSlack = 0x1p-19f;
+  __device__ static float Exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+};
+
 // What an id counts; LeaveBest joins them.
 __device__ inline uint64_t PackedDraw(const RowDraw& draw, int32_t id, float logit) {
   if (!(logit < INFINITY)) return kBrokenDraw;

@@ -116,6 +116,7 @@ class CudaExecutable final : public Executable {
       return InvalidArgument(fmt::format("the last step has {} x {} logits; room for {} was given",
                                          rows, matrix.width, logits.size()));
     }
+    if (last_shape_.draws) SPRY_RETURN_IF_ERROR(MakeLogits());
     SPRY_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
     return CudaStatus(cudaMemcpy2D(logits.data(), matrix.width * sizeof(float), matrix.data,
                                    matrix.stride * sizeof(float), matrix.width * sizeof(float),
@@ -285,6 +286,19 @@ class CudaExecutable final : public Executable {
         const bool stages = program_.ops[piece.begin].id == OpId::kStage;
         SPRY_RETURN_IF_ERROR(LaunchOps(piece, stages ? last_bucket_ : last_shape_, kOverlap));
       }
+    }
+    return {};
+  }
+
+  // Of a step that drew from its logits and did not keep them (draw.cuh). What they are made from
+  // is still there.
+  Status MakeLogits() {
+    LaunchShape shape = last_shape_;
+    shape.draws = false;
+    for (int i = 0; i < static_cast<int>(launches_.size()); ++i) {
+      const OpRecord& op = program_.ops[i];
+      if (op.id != OpId::kLinear || op.outputs[0].buffer != program_.logits.buffer) continue;
+      SPRY_RETURN_IF_ERROR(LaunchOps({.begin = i, .end = i + 1}, shape, options_.overlap));
     }
     return {};
   }

@@ -51,7 +51,6 @@ bool LaunchWholeSegments(const MmaLinearArgs& args, int32_t rows, const LaunchCo
 // Warpgroup products pay where there is much to do with the rows in shared memory, or where a long
 // K is to be shared out.
 using ProductShape = WarpgroupShape<64, 3>;
-using TallShape = WarpgroupShape<128, 2>;  // for more rows: weights are read half as often
 using SplitShape = WarpgroupShape<64, 2, true>;
 inline constexpr int32_t kMaxFewerRows = 128;     // up to here more and smaller blocks are faster
 inline constexpr int32_t kMinProductBlocks = 48;  // for which that is worth it
@@ -100,9 +99,6 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
     return LaunchFewRows<T, Y, FewRowsShape<1, 1, 4, false>>(args, rows, context);
   }
   if constexpr (kLogits) {
-    if (rows > ProductShape::kTokens && UsesWarpgroups<TallShape>(args, context)) {
-      return LaunchWarpgroup<T, Y, TallShape>(args, rows, state, context);
-    }
     if (rows > kMaxWideLogits && UsesWarpgroups<ProductShape>(args, context)) {
       return LaunchWarpgroup<T, Y, ProductShape>(args, rows, state, context);
     }
@@ -155,7 +151,10 @@ void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchConte
   MmaLinearArgs args = ArgsAs<MmaLinearArgs>(kept);
   const int32_t rows = context.shape.Of(args.x.rows);
   if (rows == 0) return;
-  if (context.shape.draws) args.draw = MakeDrawArgs(args.best_draws, state);
+  if (context.shape.draws) {
+    args.draw = MakeDrawArgs(args.best_draws, state);
+    args.stores = args.best_draws == nullptr;
+  }
   if (context.shape.in_order && args.ungathered.data != nullptr) args.x = args.ungathered;
   if (LaunchStream<T, Y>(args, rows, state, context)) return;
   if constexpr (!std::is_same_v<Y, float>) {

@@ -52,6 +52,7 @@ struct MmaLinearArgs {
   NormArgs16 norm;
   std::byte* best_draws = nullptr;  // y is the logits and draws are collected there
   DrawArgs draw;                    // of a launch
+  bool stores = true;               // false: y is drawn from as it is made, and not kept
 };
 
 // Weights that are streamed (linear_stream.cuh) for up to kMaxStreamRows rows; above, other kernels
@@ -69,7 +70,7 @@ inline constexpr int32_t kResidentOutputs = 128;      // of a block
 inline constexpr int64_t kResidentDepth = 768;        // of a block
 inline constexpr int32_t kResidentBlocks = 4;         // of a cluster, for that many times the depth
 inline constexpr int32_t kMinResidentOutputs = 1536;  // where nothing is shared out
-inline constexpr int32_t kMinResidentRows = 129;
+inline constexpr int32_t kMinResidentRows = 33;
 inline constexpr int32_t kMaxResidentRows = 512;
 bool IsResident(int64_t outputs, int64_t depth, bool warpgroups);
 inline bool TakesResident(int32_t rows) {

@@ -44,8 +44,8 @@ struct ResidentShape {
   static constexpr int kPart = kTokens * kPartStride;
   static_assert(2 * kPart * 4 <= kWeightBytes && kTurnBytes <= kWarpBytes);
   static constexpr int kShare = kTokens / kBlocks;  // of tokens, that a block finishes
-  static constexpr int kRuns =
-      kShare * kResidentOutputs / 4 / kThreads;  // of 4 outputs, a thread's
+  // Of 4 outputs, a thread's; in a small share not every thread has one.
+  static constexpr int kRuns = (kShare + kWarps - 1) / kWarps;
 };
 
 struct ResidentCounts {
@@ -113,9 +113,11 @@ struct ResidentShare {
   float bias[4];
 
   __device__ static int Column() { return static_cast<int>(threadIdx.x) % kWarpThreads * 4; }
+  __device__ static int InShare(int run) {
+    return run * Shape::kWarps + static_cast<int>(threadIdx.x) / kWarpThreads;
+  }
   __device__ static int Token(int run) {
-    return static_cast<int>(blockIdx.z) * Shape::kShare + run * Shape::kWarps +
-           static_cast<int>(threadIdx.x) / kWarpThreads;
+    return static_cast<int>(blockIdx.z) * Shape::kShare + InShare(run);
   }
   __device__ void LoadBias(const MmaLinearArgs& args, int32_t first_output) {
 #pragma unroll
@@ -136,6 +138,7 @@ struct ResidentShare {
                         int32_t num_rows, int32_t first_output) const {
 #pragma unroll
     for (int i = 0; i < Shape::kRuns; ++i) {
+      if (InShare(i) >= Shape::kShare) return;
       const float* from = parts + Token(i) * Shape::kPartStride + Column();
       float4 found[2 * Shape::kBlocks];
 #pragma unroll
@@ -323,6 +326,19 @@ void LaunchResidentShape(const MmaLinearArgs& args, int32_t rows, const StepStat
                    kKernel, args, counts, products, state.header);
 }
 
+// Four blocks along rows, or more.
+template <typename T, int kBlocks>
+void LaunchResidentOf(const MmaLinearArgs& args, int32_t rows, const StepState& state,
+                      const LaunchContext& context) {
+  if (rows <= 64) {
+    return LaunchResidentShape<T, ResidentShape<16, kBlocks>>(args, rows, state, context);
+  }
+  if (rows <= 128) {
+    return LaunchResidentShape<T, ResidentShape<32, kBlocks>>(args, rows, state, context);
+  }
+  LaunchResidentShape<T, ResidentShape<64, kBlocks>>(args, rows, state, context);
+}
+
 // False: other kernels are faster.
 template <typename T>
 bool LaunchResident(const MmaLinearArgs& args, int32_t rows, const StepState& state,
@@ -331,12 +347,12 @@ bool LaunchResident(const MmaLinearArgs& args, int32_t rows, const StepState& st
     return false;
   }
   if (args.depth > kResidentDepth) {
-    LaunchResidentShape<T, ResidentShape<64, kResidentBlocks>>(args, rows, state, context);
+    LaunchResidentOf<T, kResidentBlocks>(args, rows, state, context);
     return true;
   }
   // Few blocks are slow, and residuals are for those that share K.
   if (args.outputs < kMinResidentOutputs || args.residual.data != nullptr) return false;
-  LaunchResidentShape<T, ResidentShape<64, 1>>(args, rows, state, context);
+  LaunchResidentOf<T, 1>(args, rows, state, context);
   return true;
 }
 

@@ -225,7 +225,7 @@ __device__ void MakeWholeTiles(const MmaLinearArgs& args, const StreamCounts& co
       StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, (group + warp) * kMmaOutputs,
                           draws);
     }
-    if (draws.On(args.draw)) draws.Exchange(args.draw, first_row, tile < kRoundsTold);
+    if (draws.On(args.draw) && tile < kRoundsTold) draws.Exchange(args.draw, first_row);
   }
   if (!draws.On(args.draw)) return;
   AwaitConsumers<Shape>();

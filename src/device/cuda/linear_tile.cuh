@@ -113,7 +113,7 @@ __device__ void FinishSums(const MmaLinearArgs& args, const float (&bias)[kCount
 
 template <typename Y>
 __device__ void StoreValue(const MmaLinearArgs& args, float value, int32_t row, int32_t n) {
-  *OutputAt<Y>(args, row, n) = FromFloat<Y>(value);
+  if (sizeof(Y) < 4 || args.stores) *OutputAt<Y>(args, row, n) = FromFloat<Y>(value);
 }
 
 // A warp's 16 outputs, from n on, of eights of rows, in the form of mma.cuh. `totals` become what
@@ -162,6 +162,7 @@ struct OutputRun {
   __device__ void Store(const MmaLinearArgs& args, const float (&bias)[8], float (&sums)[8],
                         int32_t row, int32_t n) const {
     FinishSums(args, bias, residual, sums);
+    if (sizeof(Y) == 4 && !args.stores) return;
     Y values[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) values[e] = FromFloat<Y>(sums[e]);

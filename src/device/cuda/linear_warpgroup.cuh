@@ -147,11 +147,19 @@ struct BlockDraws {
     rows[r] = RowDraw::Of(args, first_row + r);
     best[r] = 0;
   }
-  // Logits of row r of the block, the likeliest first: once its score is known most others need
-  // none.
+  // Logits of row r of the block.
   __device__ void See(int r, const float (&logits)[8], int32_t first_id) const {
     const RowDraw row = rows[r];
     if (!row.wanted()) return;
+    const DrawFilter filter(row, fmaxf(PackedValue(best[r]), -INFINITY));  // of nothing: a NaN
+    bool passes = false;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) passes |= filter.Passes(first_id + e, logits[e]);
+    if (passes) Score(row, r, logits, first_id);
+  }
+  // The likeliest first: once its score is known most others need none.
+  __device__ void Score(const RowDraw& row, int r, const float (&logits)[8],
+                        int32_t first_id) const {
     float ceilings[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
@@ -182,11 +190,11 @@ struct BlockDraws {
     }
     if (found > before) atomicMax(&best[r], found);
   }
-  // By a warpgroup, between tiles: early finds spare others most of their scores.
-  __device__ void Exchange(const DrawArgs& args, int32_t first_row, bool tells) const {
+  // By a warpgroup, between the first tiles: early finds spare others most of their scores.
+  __device__ void Exchange(const DrawArgs& args, int32_t first_row) const {
     const int r = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
     if (r >= kRows || !rows[r].wanted()) return;
-    if (tells) LeaveBest(args, first_row + r, best[r]);
+    LeaveBest(args, first_row + r, best[r]);
     atomicMax(&best[r], __ldcg(reinterpret_cast<unsigned long long*>(&args.best[first_row + r])));
   }
   // After a barrier.
@@ -195,7 +203,8 @@ struct BlockDraws {
     if (r < kRows && rows[r].wanted()) LeaveBest(args, first_row + r, best[r]);
   }
 };
-// Rounds after which a block tells the others what it has found.
+// Rounds after which a block tells the others what it has found, and hears. Later ones find little
+// that is better.
 inline constexpr int kRoundsTold = 2;
 
 // Stores a warp's 16 outputs, from n on, of all the block's tokens.
@@ -390,7 +399,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
     }
     const int32_t n = (tile * kWarpgroupWarps + quarter) * kMmaOutputs;
     if (n < args.outputs) StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, n, draws);
-    if (draws.On(args.draw)) draws.Exchange(args.draw, first_row, round < kRoundsTold);
+    if (draws.On(args.draw) && round < kRoundsTold) draws.Exchange(args.draw, first_row);
   }
   if (!draws.On(args.draw)) return;
   __syncthreads();

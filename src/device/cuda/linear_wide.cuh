@@ -81,12 +81,22 @@ struct WideDraws {
 
   __device__ void See(const float (&logits)[Shape::kTokenTiles][4], int32_t first_output) {
     const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
-    float ceilings[kPairs][2];
-    bool scores = false;
+    bool passes = false;
 #pragma unroll
     for (int p = 0; p < kPairs; ++p) {
       const RowDraw row = rows[RowOf(p)];
-      const float floor = Floor(BestOf(p));
+      const DrawFilter filter(row, Floor(BestOf(p)));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        passes |=
+            row.wanted() && filter.Passes(first_output + g + 8 * i, logits[p / 2][p % 2 + 2 * i]);
+      }
+    }
+    if (!__any_sync(0xffffffffu, passes)) return;
+    float ceilings[kPairs][2];
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      const RowDraw row = rows[RowOf(p)];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float logit = logits[p / 2][p % 2 + 2 * i];
@@ -94,10 +104,8 @@ struct WideDraws {
         ceiling = logit;
         if (row.temperature > 0.0f) ceiling = ScoreCeiling(row, first_output + g + 8 * i, logit);
         if (!(logit < INFINITY)) ceiling = INFINITY;
-        scores |= row.wanted() && ceiling >= floor;
       }
     }
-    if (!__any_sync(0xffffffffu, scores)) return;
     ScoreLikeliest(logits, ceilings, first_output);
     ScoreOthers(logits, ceilings, first_output);
   }
