@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/file_listed.h"
 #include "checkpoint/dummy_weights.h"
 #include "checkpoint/file_weights.h"
 #include "checkpoint/ggml_types.h"
@@ -30,8 +31,22 @@ void AddEosTokensOf(const VocabSource& vocab, ModelConfig& config) {
   for (const TokenId id : vocab.end_of_turn) add(id);
 }
 
+// A folder of GGUF files is a likely mistake.
+Status LacksConfig(const fs::path& folder) {
+  std::string instead;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != ".gguf") continue;
+    instead = fmt::format("; it holds {}: name that file", entry.path().filename().string());
+    break;
+  }
+  return NotFound(fmt::format("{}: it has no config.json, as a Hugging Face folder must{}",
+                              folder.string(), instead));
+}
+
 // All of a Hugging Face folder but its weights.
 Result<Checkpoint> OpenFolder(const fs::path& folder) {
+  if (!IsListed(folder / "config.json")) return LacksConfig(folder);
   Checkpoint checkpoint;
   SPRY_ASSIGN_OR_RETURN(checkpoint.config, ReadHfConfig(folder / "config.json"));
   SPRY_RETURN_IF_ERROR(AddGenerationConfig(folder / "generation_config.json", checkpoint.config));

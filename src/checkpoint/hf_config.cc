@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file_listed.h"
 #include "checkpoint/config_limits.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/printable.h"
@@ -243,8 +244,7 @@ Result<ModelConfig> ReadHfConfig(const std::filesystem::path& config_json) {
 
 Status AddGenerationConfig(const std::filesystem::path& generation_config_json,
                            ModelConfig& config) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(generation_config_json, ignored)) return {};
+  if (!IsListed(generation_config_json)) return {};
   SPRY_ASSIGN_OR_RETURN(const JsonText file, JsonText::Read(generation_config_json));
   const JsonFields& json = file.root();
   SPRY_RETURN_IF_ERROR(AddEosTokens(json, config));

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file_listed.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/printable.h"
 #include "checkpoint/pytorch.h"
@@ -152,8 +153,7 @@ Result<WeightFolder> ReadWeightFolder(const std::filesystem::path& folder) {
   SPRY_ASSIGN_OR_RETURN(const FolderFiles files, ListFiles(folder));
   for (size_t i = 0; i < std::size(kFormats); ++i) {
     const Format& format = kFormats[i];
-    std::error_code ignored;
-    const bool has_index = std::filesystem::exists(folder / format.index, ignored);
+    const bool has_index = IsListed(folder / format.index);
     if (!has_index && files.weights[i].empty()) continue;
     SPRY_ASSIGN_OR_RETURN(std::vector<FileTensor> tensors, has_index
                                                                ? ReadByIndex(format, folder)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/file_listed.h"
 #include "text/json_object.h"
 #include "text/sentencepiece_model.h"
 #include "text/split_patterns.h"
@@ -19,11 +20,6 @@ constexpr size_t kMaxConfigBytes = 16 << 20;
 
 using Path = std::filesystem::path;
 
-bool Exists(const Path& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(path, error);
-}
-
 // The small files beside the vocabulary. Absent ones are empty.
 struct Configs {
   std::optional<JsonFile> tokenizer_config;
@@ -31,7 +27,7 @@ struct Configs {
 };
 
 Result<std::optional<JsonFile>> ReadOptional(const Path& path) {
-  if (!Exists(path)) return std::optional<JsonFile>();
+  if (!IsListed(path)) return std::optional<JsonFile>();
   SPRY_ASSIGN_OR_RETURN(JsonFile file, JsonFile::Read(path, kMaxConfigBytes));
   return std::optional<JsonFile>(std::move(file));
 }
@@ -135,14 +131,14 @@ Status ReadConfigTemplates(const JsonObject& config, VocabSource& source) {
 Status ReadChatTemplates(const Path& folder, const Configs& configs, VocabSource& source) {
   const Path whole = folder / "chat_template.jinja";
   const Path tool_use = folder / "additional_chat_templates" / "tool_use.jinja";
-  if (!Exists(whole) && !Exists(tool_use)) {
+  if (!IsListed(whole) && !IsListed(tool_use)) {
     if (!configs.tokenizer_config) return {};
     return ReadConfigTemplates(configs.tokenizer_config->root(), source);
   }
-  if (Exists(whole)) {
+  if (IsListed(whole)) {
     SPRY_ASSIGN_OR_RETURN(source.chat_template, ReadTextFile(whole, kMaxConfigBytes));
   }
-  if (Exists(tool_use)) {
+  if (IsListed(tool_use)) {
     SPRY_ASSIGN_OR_RETURN(source.tool_use_template, ReadTextFile(tool_use, kMaxConfigBytes));
   }
   return {};
@@ -209,7 +205,7 @@ void KeepLastOfEach(VocabSource& source) {
 
 // added_tokens.json of older folders: token -> id. Whether one is special the configs say.
 Status ReadAddedTokensFile(const Path& path, VocabSource& source) {
-  if (!Exists(path)) return {};
+  if (!IsListed(path)) return {};
   SPRY_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Read(path, kMaxConfigBytes));
   for (const auto field : file.root().raw()) {
     SPRY_ASSIGN_OR_RETURN(const int32_t id, file.root().Id(field.key));
@@ -275,9 +271,9 @@ void ApplyGpt2Defaults(VocabSource& source) {
 }  // namespace
 
 Result<std::optional<VocabSource>> ReadTokenizerFiles(const Path& folder) {
-  const bool whole = Exists(folder / "tokenizer.json");
-  const bool model = !whole && Exists(folder / "tokenizer.model");
-  const bool parts = Exists(folder / "vocab.json") && Exists(folder / "merges.txt");
+  const bool whole = IsListed(folder / "tokenizer.json");
+  const bool model = !whole && IsListed(folder / "tokenizer.model");
+  const bool parts = IsListed(folder / "vocab.json") && IsListed(folder / "merges.txt");
   if (!whole && !model && !parts) return std::optional<VocabSource>();
   SPRY_ASSIGN_OR_RETURN(const Configs configs, ReadConfigs(folder));
   VocabSource source;

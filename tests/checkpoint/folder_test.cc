@@ -178,7 +178,7 @@ TEST(Folder, SaysWhichWeightsItExpects) {
   fs::remove(folder.path() / "consolidated.00.pth");
   EXPECT_THAT(folder.Error(), HasSubstr("or pytorch_model*.bin"));
   fs::remove(folder.path() / "config.json");
-  EXPECT_THAT(folder.Error(), HasSubstr("config.json: cannot open"));
+  EXPECT_THAT(folder.Error(), HasSubstr("it has no config.json, as a Hugging Face folder must"));
 }
 
 TEST(Folder, SaysWhatAPathMustBe) {
