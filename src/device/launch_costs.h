@@ -1,4 +1,4 @@
-// What launches cost the host, measured on request, beside bare ones measured in the same breath.
+// What launches cost the host, measured on request, beside bare ones measured in turn with them.
 #pragma once
 
 namespace spry {

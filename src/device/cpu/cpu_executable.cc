@@ -9,9 +9,12 @@
 namespace spry {
 namespace {
 
-int64_t CheckpointBytes(const Program& program, const OpRecord& op) {
+// Of the weights that no op before this one read.
+int64_t CheckpointBytes(const Program& program, const OpRecord& op, std::vector<bool>& counted) {
   int64_t bytes = 0;
   for (const WeightId id : op.weights) {
+    if (counted[id.value()]) continue;
+    counted[id.value()] = true;
     for (const WeightHandle& part : program.weight(id).parts) {
       bytes += RowBytes(part.dtype, part.shape.elements().value_or(0));
     }
@@ -61,7 +64,8 @@ Status CpuExecutable::Bind(const CpuBinding& binding) {
   const Program& program = context_->program();
   SPRY_RETURN_IF_ERROR(context_->AllocateKv(binding.attention.bytes_per_block));
   int64_t total_bytes = 0, done_bytes = 0;
-  for (const OpRecord& op : program.ops) total_bytes += CheckpointBytes(program, op);
+  std::vector<bool> counted(program.weights.size()), done(program.weights.size());
+  for (const OpRecord& op : program.ops) total_bytes += CheckpointBytes(program, op, counted);
   for (const OpRecord& op : program.ops) {
     switch (op.id) {
       case OpId::kStage: calls_.push_back(ring_.StageCall()); continue;
@@ -76,7 +80,7 @@ Status CpuExecutable::Bind(const CpuBinding& binding) {
     }
     SPRY_ASSIGN_OR_RETURN(const BoundCall call, bind(op, *context_));
     calls_.push_back(call);
-    done_bytes += CheckpointBytes(program, op);
+    done_bytes += CheckpointBytes(program, op, done);
     if (binding.progress) binding.progress(done_bytes, total_bytes);
   }
   return context_->FinishBinding();
