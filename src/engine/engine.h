@@ -1,4 +1,4 @@
-// The engine: requests in, tokens out. One thread owns it and calls everything here.
+// The engine: requests in, tokens out. One thread owns it and calls everything here but Check.
 //
 //   Submit -> waiting -> Step: schedule, launch, wait for the oldest step, commit -> events
 //

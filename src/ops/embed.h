@@ -1,6 +1,8 @@
-// embed: x[t] = table[token_ids[t]] (+ positions[positions[t] + position_offset])
-//   or   x[t] = positions[positions[t] + position_offset] alone, for a model that projects its
-//        tokens before positions are added (OPT-350m)
+// embed: x[t] = table[token_ids[t]] (+ positions[p(t) + position_offset], p(t) the token's
+// position)
+//   or   x[t] = positions[p(t) + position_offset] alone, for a model that projects its tokens
+//   before
+//        positions are added (OPT-350m)
 //   x          [T, E] activation dtype
 //   table      [V, E] any weight dtype, quantised too
 //   positions  [P, E] optional (OPT)

@@ -1,8 +1,9 @@
 // A Program: a model's forward pass as a flat list of ops, traced once and then the only
 // description that any device executes. Nothing in it depends on a kernel, a device or a batch.
 //
-// Every activation is a matrix [rows, width] whose row count is one of three symbolic dims, known
-// only when a step runs: T tokens, R rows (requests), L sampled rows. Everything else is a number.
+// Every activation is a matrix [rows, width] whose row count is one of two symbolic dims, known
+// only when a step runs: T tokens, L sampled rows. (R, a step's requests, counts what lies beside
+// the activations: program/step.h.) Everything else is a number.
 #pragma once
 
 #include <array>

@@ -34,7 +34,8 @@ struct MemoryPlan {
   int64_t kv_bytes = 0;
   int run_ahead = 1;
 
-  std::string ToString() const;  // "weights 95.3 MiB, activations ..., KV ...: N blocks of 16"
+  std::string ToString()
+      const;  // "weights 95.3 MiB, activations ..., KV cache ... (N blocks of 16 tokens)"
 };
 
 // The longest sequence worth tracing for: what was asked, or the model's own.

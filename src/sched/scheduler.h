@@ -1,6 +1,7 @@
 // Decides what each step computes. Pure bookkeeping on one thread: no device, no clock, no lock,
-// and after Submit no allocation. One rule, no prefill and decode phases: a step spends its token
-// budget first on running requests, then on waiting ones, both in order of priority and arrival.
+// and no allocation but at admission, for a request's whole life. One rule, no prefill and decode
+// phases: a step spends its token budget first on running requests, then on waiting ones, both in
+// order of priority and arrival.
 //
 // The order is strict. A request that waits takes nothing from those that run, whatever its
 // priority: it waits for a row and for blocks, and nobody behind it passes. Once it runs, those
@@ -82,15 +83,15 @@ class Scheduler {
   // may have finished). Gives no event.
   bool Cancel(RequestId request);
 
+  // From now on a step in which requests decode takes at most so many prompt tokens, at least 1:
+  // those that decode wait for them.
+  void LimitPromptsBesideDecodes(int max_tokens);
+
   enum class Outcome {
     kLaunch,   // `plan` is a step to launch
     kNothing,  // no request can use a step now (none at all, or all wait for steps in flight)
     kRetire,   // blocks ran out: commit every step in flight, then call again to preempt
   };
-  // From now on a step in which requests decode takes at most so many prompt tokens, at least 1:
-  // those that decode wait for them.
-  void LimitPromptsBesideDecodes(int max_tokens);
-
   // A kLaunch plan counts as launched when this returns. Not to be called while
   // max_steps_in_flight steps are in flight. `now` is the caller's time, kept for the events of the
   // requests that begin to run, and for nothing else.
