@@ -82,7 +82,9 @@ Command AddBenchMachine(CLI::App& parent) {
   CLI::App& parser =
       *parent.add_subcommand("machine", "What the CPU and its memory can do at most");
   parser.footer(
-      "No kernel can be faster than these. The best of several tries counts.\n\n"
+      "No kernel can be faster than these, on a machine left alone: the best of several tries "
+      "counts,\n"
+      "and what else runs takes from it.\n\n"
       "Example:\n  spry bench machine --json machine.json");
   const char* group = "Benchmark";
   parser

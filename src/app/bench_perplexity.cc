@@ -34,8 +34,8 @@ Result<int> RunPerplexity(const PerplexityFlags& flags) {
   SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.file));
   SPRY_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(flags.device, flags.model));
   int64_t window = model.engine->memory_plan().max_model_len;
-  if (flags.model.engine.runner.memory.max_model_len == 0)
-    window = std::min(window, kDefaultWindow);
+  const bool is_chosen = flags.model.engine.runner.memory.max_model_len != 0;
+  if (!is_chosen) window = std::min(window, kDefaultWindow);
   if (model.tokenizer == nullptr) return InvalidArgument("the model has no tokenizer");
 
   constexpr bool kSpecial = true;
@@ -65,9 +65,8 @@ Command AddBenchPerplexity(CLI::App& parent) {
   const auto flags = std::make_shared<PerplexityFlags>();
   CLI::App& parser = *parent.add_subcommand("perplexity", "How well a model predicts a text");
   parser.footer(
-      "The text is cut into windows of --max-model-len tokens [512 or the\n"
-      "model's]; in each, the second half is\n"
-      "scored, as llama-perplexity does.\n\n"
+      "The text is cut into windows of --max-model-len tokens [512, or the model's]; in each, the\n"
+      "second half is scored, as llama-perplexity does.\n\n"
       "Example:\n  spry bench perplexity model.gguf --file wiki.test.raw --max-model-len 512");
   const char* group = "Benchmark";
   parser.add_option("--file", flags->file, "The text")->required()->type_name("FILE")->group(group);

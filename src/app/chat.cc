@@ -11,6 +11,7 @@
 
 #include "app/command.h"
 #include "app/dialogue.h"
+#include "app/flag_checks.h"
 #include "app/flags.h"
 #include "app/interrupt.h"
 #include "app/line_editor.h"
@@ -28,7 +29,9 @@ constexpr char kCommands[] =
     "/system TEXT   instructions for the model from now on; without TEXT none\n"
     "/save FILE     write the dialogue as JSON\n"
     "/exit          leave, as Ctrl-D does\n"
-    "Ctrl-C stops an answer. A message that begins with a slash needs a space before it.\n";
+    "Ctrl-C stops an answer; what is there of it counts as said. A message that begins with a "
+    "slash\n"
+    "needs a space before it.\n";
 
 struct ChatFlags {
   DeviceFlags device;
@@ -74,7 +77,12 @@ class Chat {
 
   void Complain(const std::string& message) {
     failed_ = true;
-    WriteStderr(fmt::format("spry: {}\n", message));
+    spry::Complain(message);
+  }
+
+  // To a person; a script wants answers alone.
+  void Confirm(const std::string& what) {
+    if (editor_.at_terminal()) WriteStderr(fmt::format("({})\n", what));
   }
 
   Status Obey(const std::string& line) {
@@ -84,6 +92,7 @@ class Chat {
     const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
     if (command == "/system") {
       dialogue_.SetSystem(argument);
+      Confirm(argument.empty() ? "no instructions from now on" : "instructions from now on");
     } else if (command == "/save") {
       Save(argument);
     } else if (command != "/help" && command != "/clear" && command != "/exit") {
@@ -94,6 +103,7 @@ class Chat {
       return WriteStdout(kCommands);
     } else if (command == "/clear") {
       dialogue_.Clear();
+      Confirm("forgotten");
     } else {
       left_ = true;
     }
@@ -103,7 +113,7 @@ class Chat {
   void Save(const std::string& path) {
     if (path.empty()) return Complain("/save needs the name of a file");
     const Status saved = WriteFile(path, dialogue_.ToJson());
-    if (!saved.ok()) Complain(saved.message());
+    saved.ok() ? Confirm("saved to " + path) : Complain(saved.message());
   }
 
   // A message of the user, and the answer. What cannot be answered is not kept.
@@ -145,6 +155,7 @@ class Chat {
     }
     model_.engine->Cancel(request);  // no more than a word to one that has ended
     SPRY_RETURN_IF_ERROR(WriteStdout("\n"));
+    if (!answer.finished()) Confirm("stopped; what is there counts as said");
     if (answer.finish() == FinishReason::kError) {
       dialogue_.DropLast();
       Complain(fmt::format("{}; the answer was stopped", FaultText(fault)));
@@ -186,11 +197,15 @@ Result<int> RunChat(const ChatFlags& flags) {
 Command AddChat(CLI::App& parent) {
   const auto flags = std::make_shared<ChatFlags>();
   CLI::App& parser = *parent.add_subcommand("chat", "Talk with a model at the terminal");
-  parser.footer(std::string("While it runs:\n") + kCommands +
-                "Messages may also come from a pipe, one a line.\n\n"
-                "Example:\n"
-                "  spry chat SmolLM2-135M-Instruct.Q4_1.gguf --system 'Answer in one sentence.'");
-  parser.add_option("--system", flags->system, "Instructions for the model")->type_name("TEXT");
+  parser.footer(
+      std::string("While it runs:\n") + kCommands +
+      "Messages may also come from a pipe, one a line; then the exit code is 1 if anything\n"
+      "went wrong.\n\n"
+      "Example:\n"
+      "  spry chat SmolLM2-135M-Instruct.Q4_1.gguf --system 'Answer in one sentence.'");
+  parser.add_option("--system", flags->system, "Instructions for the model")
+      ->type_name("TEXT")
+      ->group(kPromptGroup);
   AddModelFlags(parser, flags->model);
   AddSamplingFlags(parser, flags->sampling);
   AddDeviceFlags(parser, flags->device);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,12 +50,16 @@ CLI::Validator Between(T low, T high) {
     if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) {
       return std::string();
     }
-    return fmt::format("'{}' must be from {} to {}", text, low, high);
+    return fmt::format("'{}' must be a {} from {} to {}", text,
+                       std::is_integral_v<T> ? "whole number" : "number", low, high);
   };
   return CLI::Validator(check, "");
 }
 
-// Any text but none: "" is mostly a shell's variable that is not set.
+// The group of flags whose text may be empty, which main refuses for all others.
+inline constexpr char kPromptGroup[] = "Prompts";
+
+// Any text but none.
 inline CLI::Validator NotEmpty() {
   const auto check = [](const std::string& text) {
     return std::string(text.empty() ? "the value is empty; give one, or leave the flag out" : "");
@@ -79,7 +84,7 @@ inline CLI::Validator AtLeast(int64_t low) {
   const auto check = [low](const std::string& text) {
     int64_t value = 0;
     if (CLI::detail::lexical_cast(text, value) && value >= low) return std::string();
-    return fmt::format("'{}' must be {} or more", text, low);
+    return fmt::format("'{}' must be a whole number, {} or more", text, low);
   };
   return CLI::Validator(check, "");
 }

@@ -175,7 +175,6 @@ void AddEngineFlags(CLI::App& parser, EngineOptions& options) {
   parser
       .add_option("--attention-backend", options.runner.attention_backend,
                   "One of `spry backends` [the best that serves the model]")
-      ->check(NotEmpty())
       ->type_name("NAME")
       ->group(group);
   parser
@@ -197,7 +196,6 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
   parser
       .add_option("MODEL", flags.model,
                   "A Hugging Face folder, a .gguf file, or (dummy weights) a config.json")
-      ->check(NotEmpty())
       ->required()
       ->type_name("");
   const char* group = "Model";
@@ -212,15 +210,18 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
     flags.checkpoint.seed = seed;
     flags.engine.seed = seed;
   };
-  const auto check_sign = [](const std::string& text) {
-    return text.starts_with('-') ? fmt::format("'{}' must be 0 or more", text) : std::string();
+  const auto check_seed = [](const std::string& text) {
+    uint64_t seed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+    if (error == std::errc() && end == text.data() + text.size()) return std::string();
+    return fmt::format("'{}' must be a whole number from 0 to {}", text, UINT64_MAX);
   };
   parser
       .add_option_function<uint64_t>(
           "--seed", set_seed,
           "Seed of dummy weights, of benchmark prompts, and of requests that bring none, which "
           "generate and chat hand to each request [0]")
-      ->check(CLI::Validator(check_sign, ""))
+      ->check(CLI::Validator(check_seed, ""))
       ->type_name("UINT")
       ->group(group);
   AddEngineFlags(parser, flags.engine);

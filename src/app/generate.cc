@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/flag_checks.h"
 #include "app/flags.h"
 #include "app/interrupt.h"
 #include "app/load_model.h"
@@ -56,7 +57,7 @@ class Generate {
 
   void Report(const std::string& where, const std::string& message) {
     failed_ = true;
-    WriteStderr(fmt::format("spry: {}: {}\n", where, message));
+    Complain(fmt::format("{}: {}", where, message));
   }
 
   // Hands a prompt to the engine, a slot for each of its answers.
@@ -188,12 +189,13 @@ void AddPromptFlag(CLI::App& parser, const char* name, const char* type, const c
       ->trigger_on_parse()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name(type)
-      ->group("Prompts (each flag as often as wanted)");
+      ->group(kPromptGroup);
 }
 
 void AddPromptFlags(CLI::App& parser, std::vector<PromptSource>& sources) {
   using Kind = PromptSource::Kind;
-  AddPromptFlag(parser, "--prompt", "TEXT", "Text to go on from", Kind::kPrompt, sources);
+  AddPromptFlag(parser, "--prompt", "TEXT", "Text to go on from; this and the next may be repeated",
+                Kind::kPrompt, sources);
   AddPromptFlag(parser, "--chat", "TEXT", "Message to answer, put into the model's chat template",
                 Kind::kChat, sources);
   AddPromptFlag(parser, "--prompt-file", "FILE",

@@ -14,10 +14,12 @@ namespace json = boost::json;
 std::vector<WeightHandle> TensorsOf(const Checkpoint& checkpoint, const ModelPlan* plan) {
   std::vector<WeightHandle> tensors = checkpoint.weights->List();
   if (!tensors.empty() || plan == nullptr) return tensors;
-  std::set<std::string> names;  // a tied embedding is used twice
+  // A tied embedding is used twice; what is computed, as the angles of rope, is no tensor of a
+  // file.
+  std::set<std::string> names;
   for (const WeightRecord& weight : plan->program.weights) {
     for (const WeightHandle& part : weight.parts) {
-      if (names.insert(part.name).second) tensors.push_back(part);
+      if (!part.file_type.empty() && names.insert(part.name).second) tensors.push_back(part);
     }
   }
   return tensors;

@@ -1,5 +1,5 @@
-// Ctrl-C as a question that a loop may ask. The flag behind it is the one mutable global of the
-// program: a signal handler can reach nothing else.
+// Ctrl-C as a question that a loop may ask. The flag behind it is a mutable global, since a signal
+// handler can reach nothing else.
 #pragma once
 
 namespace spry {

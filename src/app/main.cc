@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/command_error.h"
+#include "app/flag_checks.h"
 #include "app/write_text.h"
 
 namespace spry {
 namespace {
 
-int Fail(int exit_code, std::string message) {
-  // One line, whatever a library put into it.
-  std::ranges::replace(message, '\n', ' ');
-  WriteStderr(fmt::format("spry: {}\n", message));
+int Fail(int exit_code, std::string_view message) {
+  Complain(message);
   return exit_code;
 }
 
@@ -38,18 +38,19 @@ void PrepareStreams() {
   std::signal(SIGPIPE, SIG_DFL);
 }
 
-// A word that is no command is left over, and what CLI11 misses then is a command.
-std::string Explain(const CLI::ParseError& error, const std::vector<std::string>& left_over) {
-  if (error.get_name() == "RequiredError" && !left_over.empty() &&
-      std::string_view(error.what()).find("subcommand") != std::string_view::npos) {
-    return fmt::format("there is no command '{}' (see spry --help)", left_over.front());
-  }
-  return fmt::format("{} (see spry --help)", error.what());
-}
-
 // CLI11 reads "-hf" as "-h -f", and would show its help to who brings that flag from llama-server.
 bool IsUnknownShortFlag(std::string_view argument) {
   return argument.size() > 2 && argument.starts_with("-h");
+}
+
+// An empty value is mostly a shell's variable that is not set. Only a prompt may be empty.
+void RefuseEmptyValues(CLI::App& parser) {
+  for (CLI::Option* option : parser.get_options()) {
+    if (option->get_type_size() > 0 && option->get_group() != kPromptGroup) {
+      option->check(NotEmpty());
+    }
+  }
+  for (CLI::App* command : parser.get_subcommands(/*filter=*/{})) RefuseEmptyValues(*command);
 }
 
 int Run(int argc, char** argv) {
@@ -71,6 +72,8 @@ int Run(int argc, char** argv) {
       AddBenchMachine(bench),   AddInspect(parser),        AddBackends(parser),
   };
 
+  RefuseEmptyValues(parser);
+
   try {
     parser.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
@@ -83,7 +86,7 @@ int Run(int argc, char** argv) {
     const Status written = WriteStdout(text.str());
     return written.ok() ? code : Fail(kExitFailed, written.message());
   } catch (const CLI::ParseError& error) {
-    return Fail(kExitUsage, Explain(error, parser.remaining(/*recurse=*/true)));
+    return Fail(kExitUsage, ExplainError(parser, error, {argv + 1, argv + argc}));
   }
   for (const Command& command : commands) {
     if (!command.parser->parsed()) continue;

@@ -110,9 +110,9 @@ std::string Table(std::string_view title, const Program& program,
   }
   rows.push_back(all);
   std::string text =
-      fmt::format("{}: {} steps of {:.1f} tokens\n{:<28} {:>4} {:>11} {:>7} {:>11} {:>8}\n", title,
-                  steps.size(), static_cast<double>(tokens) / count, "op", "ops", "us a step",
-                  "share", "bound us", "of bound");
+      fmt::format("{}: {}, of {:.1f} tokens on average\n{:<28} {:>4} {:>11} {:>7} {:>11} {:>8}\n",
+                  title, steps.size(), static_cast<double>(tokens) / count, "op", "ops",
+                  "us a step", "share", "bound us", "of bound");
   for (const Row& row : rows) {
     fmt::format_to(std::back_inserter(text), "{:<28} {:>4} {:>11.1f} {:>6.1f}%", row.kind, row.ops,
                    row.us / count, 100.0 * row.us / all.us);

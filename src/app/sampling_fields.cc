@@ -125,8 +125,10 @@ SamplingParams DefaultChatSampling(const SamplingDefaults& defaults) {
 void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
   const char* group = "Sampling";
   parser
-      .add_option("--max-tokens", fields.max_tokens,
-                  "Most tokens to generate [16; for a chat what the model's length leaves]")
+      .add_option(
+          "--max-tokens", fields.max_tokens,
+          "Most tokens to generate, cut to what the model's length leaves [16; for a chat all "
+          "of that]")
       ->group(group);
   parser.add_option("--min-tokens", fields.min_tokens, "No end or stop id before that many [0]")
       ->group(group);

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "app/plain_text.h"
 #include "text/utf8.h"
 
 namespace spry {
@@ -23,14 +24,6 @@ std::shared_ptr<spdlog::logger> MakeLogger() {
       std::make_shared<spdlog::logger>("serve", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   return logger;
-}
-
-// A client's words must neither end the line nor steer a terminal: controls (C0, DEL and C1), line
-// and paragraph separators, and what changes the direction of text.
-bool Steers(char32_t code) {
-  return code < 0x20 || (code >= 0x7F && code <= 0x9F) || code == 0x061C ||
-         (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
-         (code >= 0x2066 && code <= 0x2069);
 }
 
 void AppendValue(std::string_view value, std::string& line) {

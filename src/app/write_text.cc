@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "app/plain_text.h"
+
 namespace spry {
 namespace {
 
@@ -23,6 +25,10 @@ Status Write(std::FILE* file, std::string_view name, std::string_view text) {
 Status WriteStdout(std::string_view text) { return Write(stdout, "stdout", text); }
 
 void WriteStderr(std::string_view text) { (void)Write(stderr, "stderr", text); }
+
+void Complain(std::string_view message) {
+  WriteStderr(fmt::format("spry: {}\n", PlainText(message)));
+}
 
 Status WriteFile(const std::string& path, std::string_view text) {
   std::FILE* file = std::fopen(path.c_str(), "wbe");

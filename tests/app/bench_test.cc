@@ -187,8 +187,8 @@ TEST_F(BenchTest, AProfileSaysWhereAStepsTimeGoes) {
       "--num-iters-warmup 0 --num-iters 1 --profile trace.json --device ";
   const ProgramResult r = Spry(flags + "cpu");
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_THAT(r.out, ContainsRegex("Steps with prompts: 1 steps of 16.0 tokens\nop +ops "));
-  EXPECT_THAT(r.out, ContainsRegex("Decode steps: 3 steps of 2.0 tokens\nop +ops "));
+  EXPECT_THAT(r.out, ContainsRegex("Steps with prompts: 1, of 16.0 tokens on average\nop +ops "));
+  EXPECT_THAT(r.out, ContainsRegex("Decode steps: 3, of 2.0 tokens on average\nop +ops "));
   EXPECT_THAT(r.out, ContainsRegex("\nattention +[0-9]+ +[0-9.]+ +[0-9.]+% +[0-9.]+ +[0-9.]+%\n"));
   EXPECT_THAT(r.out, ContainsRegex("\nall +[0-9]+ +[0-9.]+ +100.0% "));
 

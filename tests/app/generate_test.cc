@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -239,6 +240,32 @@ TEST_F(GenerateTest, LogprobsNeedTheFormThatShowsThem) {
     EXPECT_EQ(r.exit_code, 2);
     EXPECT_THAT(r.err, HasSubstr("requires --json"));
   }
+}
+
+// As a cache of downloads leaves them when it is cut off.
+TEST_F(GenerateTest, AFileThatCannotBeReadIsNotTakenForAbsent) {
+  for (const char* name : {"generation_config.json", "tokenizer_config.json", "tokenizer.json",
+                           "special_tokens_map.json", "chat_template.jinja", "config.json"}) {
+    const std::string model = std::string("broken-") + name;
+    MakeModel(model);
+    AddTokenizer(folder_ / model);
+    std::filesystem::remove(folder_ / model / name);
+    std::filesystem::create_symlink("nowhere", folder_ / model / name);
+    const ProgramResult r =
+        Spry("generate " + model + " --load-format dummy --device null --prompt a");
+    EXPECT_EQ(r.exit_code, 1) << name;
+    EXPECT_THAT(r.err, HasSubstr(std::string(name) + ": ")) << name;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  }
+}
+
+TEST_F(GenerateTest, AModelsWordsDoNotSteerTheTerminal) {
+  AddTokenizer(folder_ / "m");
+  WriteText(folder_ / "m" / "chat_template.jinja",
+            "{{ raise_exception('a\x1b]0;b\x07"
+            "c\xc2\x9b"
+            "31md\ne') }}");
+  EXPECT_THAT(Generate("--chat a").err, HasSubstr("a ]0;b c 31md e\n"));
 }
 
 TEST_F(GenerateTest, RunAheadChangesNothing) {

@@ -48,7 +48,18 @@ TEST_F(ProgramTest, WhatIsUnknownIsNamed) {
            {"bench fly", "there is no command 'fly'"},
            {"-hf some/model", "there is no flag -hf"},
            {"serve -hf some/model", "there is no flag -hf"},
-           {"generate m --fly", "--fly"}}) {
+           {"generate m --fly 2", "there is no flag --fly (see spry generate --help)"},
+           {"generate m --max-tokens 1 2", "'2' was not expected"},
+           {"-v", "there is no flag -v"},
+           // Another server's flags.
+           {"serve --model m --port 1", "there is no flag --model; name the model without a flag"},
+           {"serve m --ctx-size 9", "there is no flag --ctx-size; use --max-model-len"},
+           {"serve m --enforce-eager", "use --graph-mode none (see spry serve --help)"},
+           {"serve m --tensor-parallel-size=2", "there is no flag --tensor-parallel-size; spry"},
+           {"generate m --max-model-len 4k", "'4k' must be a whole number, 2 or more"},
+           {"generate m --seed 18446744073709551616",
+            "a whole number from 0 to 18446744073709551615"},
+           {"generate m --seed 1e3", "a whole number from 0"}}) {
     const ProgramResult r = Spry(arguments);
     EXPECT_EQ(r.exit_code, 2) << arguments;
     EXPECT_THAT(r.err, HasSubstr(message)) << arguments;
@@ -91,8 +102,15 @@ TEST_F(ProgramTest, EmptyValuesAreRefusedByName) {
       EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
     }
   }
-  EXPECT_EQ(Spry("serve ''").err,
-            "spry: MODEL: the value is empty; give one, or leave the flag out (see spry --help)\n");
+  EXPECT_EQ(
+      Spry("serve ''").err,
+      "spry: MODEL: the value is empty; give one, or leave the flag out (see spry serve --help)\n");
+  for (const char* flag : {"--allowed-token-ids", "--stop-token-ids", "--stop", "--bad-words",
+                           "--temperature", "--max-tokens", "--seed", "--logit-bias"}) {
+    const ProgramResult r = Spry(std::string("generate m ") + flag + " ''");
+    EXPECT_EQ(r.exit_code, 2) << flag;
+    EXPECT_THAT(r.err, StartsWith(std::string("spry: ") + flag + ":"));
+  }
 }
 
 TEST_F(ProgramTest, OriginsInVllmsFormAreRefused) {

@@ -1,0 +1,127 @@
+#include "app/command_error.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace spry {
+namespace {
+
+struct ForeignFlag {
+  std::string_view flag;
+  std::string_view instead;
+};
+
+constexpr std::string_view kPlainModel = "name the model without a flag";
+constexpr std::string_view kNoHub = "nothing is fetched from a hub; name a folder or a .gguf file";
+constexpr std::string_view kWholeModel = "--device cuda takes the whole model";
+constexpr std::string_view kNotYet = "spry cannot do that yet; leave it out";
+constexpr std::string_view kLeaveOut = "spry needs no such flag; leave it out";
+
+// The README's table, and what people type from habit.
+constexpr ForeignFlag kForeignFlags[] = {
+    {"-m", kPlainModel},
+    {"--model", kPlainModel},
+    {"-hf", kNoHub},
+    {"--hf-repo", kNoHub},
+    {"-a", "use --served-model-name"},
+    {"--alias", "use --served-model-name"},
+    {"-c", "use --max-model-len"},
+    {"--ctx-size", "use --max-model-len"},
+    {"-np", "use --max-num-seqs"},
+    {"--parallel", "use --max-num-seqs"},
+    {"-b", "use --max-num-batched-tokens"},
+    {"-t", "use --threads"},
+    {"-ngl", kWholeModel},
+    {"--n-gpu-layers", kWholeModel},
+    {"-ctk", "use --kv-cache-dtype"},
+    {"-ctv", "use --kv-cache-dtype"},
+    {"--ssl-cert-file", "use --ssl-certfile"},
+    {"--ssl-key-file", "use --ssl-keyfile"},
+    {"--cors-origins", "use --allowed-origins"},
+    {"--chat-template-file", "use --chat-template"},
+    {"--no-cache-prompt", "use --no-enable-prefix-caching"},
+    {"--enforce-eager", "use --graph-mode none"},
+    {"-p", "use --prompt"},
+    {"--n-predict", "use --max-tokens"},
+    {"--temp", "use --temperature"},
+    {"--trust-remote-code", kLeaveOut},
+    {"--no-mmap", kLeaveOut},
+    {"--tensor-parallel-size", kNotYet},
+    {"-tp", kNotYet},
+    {"-ts", kNotYet},
+    {"--enable-lora", kNotYet},
+    {"--lora", kNotYet},
+    {"--speculative-config", kNotYet},
+    {"-md", kNotYet},
+    {"--tool-call-parser", kNotYet},
+    {"--enable-auto-tool-choice", kNotYet},
+    {"--grammar", kNotYet},
+};
+
+std::string_view FlagOf(std::string_view argument) {
+  return argument.substr(0, argument.find('='));
+}
+
+std::optional<std::string_view> InsteadOf(std::string_view argument) {
+  const auto* found = std::ranges::find(kForeignFlags, FlagOf(argument), &ForeignFlag::flag);
+  return found == std::end(kForeignFlags) ? std::nullopt : std::optional(found->instead);
+}
+
+// "spry serve", of the last command that was understood.
+std::string CommandOf(const CLI::App& parser) {
+  std::string name = parser.get_name();
+  const CLI::App* at = &parser;
+  for (auto commands = at->get_subcommands(); !commands.empty(); commands = at->get_subcommands()) {
+    at = commands.front();
+    name += " " + at->get_name();
+  }
+  return name;
+}
+
+// Those that nothing took, in the order of the command line.
+std::vector<std::string_view> LeftOver(const CLI::App& parser,
+                                       std::span<const char* const> arguments) {
+  const std::vector<std::string> remaining = parser.remaining(/*recurse=*/true);
+  std::vector<std::string_view> left;
+  for (const char* argument : arguments) {
+    if (std::ranges::find(remaining, argument) != remaining.end()) left.emplace_back(argument);
+  }
+  return left;
+}
+
+std::string Message(const CLI::App& parser, const CLI::ParseError& error,
+                    std::span<const char* const> arguments) {
+  const std::vector<std::string_view> left = LeftOver(parser, arguments);
+  for (const std::string_view argument : left) {
+    const auto instead = InsteadOf(argument);
+    if (instead) return fmt::format("there is no flag {}; {}", FlagOf(argument), *instead);
+  }
+  const std::string what = error.what();
+  const bool has_extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  // CLI11 asks for the command before it looks at what is left over.
+  const bool lacks_command = what.find("subcommand is required") != std::string::npos;
+  if (!left.empty() && (lacks_command || has_extras)) {
+    const std::string_view first = left.front();
+    if (first.starts_with('-')) return fmt::format("there is no flag {}", FlagOf(first));
+    if (lacks_command) return fmt::format("there is no command '{}'", first);
+    return fmt::format(
+        "'{}' was not expected; a flag that takes several values is given once for "
+        "each",
+        first);
+  }
+  return what;
+}
+
+}  // namespace
+
+std::string ExplainError(const CLI::App& parser, const CLI::ParseError& error,
+                         std::span<const char* const> arguments) {
+  return fmt::format("{} (see {} --help)", Message(parser, error, arguments), CommandOf(parser));
+}
+
+}  // namespace spry

@@ -1,0 +1,19 @@
+// What is said of a wrong command line: one line that names what was not understood and, where it
+// is a flag of vLLM or llama.cpp, what stands for it here.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace spry {
+
+// `parser` after it threw `error` over `arguments`, the program's name not among them.
+std::string ExplainError(const CLI::App& parser, const CLI::ParseError& error,
+                         std::span<const char* const> arguments);
+
+}  // namespace spry
