@@ -1,6 +1,7 @@
 #include "server/sampling_request.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <limits>
@@ -159,7 +160,7 @@ void ReadModel(RequestFields& fields, const ServedModel& model) {
 ApiError UnknownModel(std::string_view asked, const ServedModel& model) {
   return {.status = 404,
           .message = fmt::format("The model `{:.256}` does not exist. This server has `{}`.", asked,
-                                 model.names.front()),
+                                 fmt::join(model.names, "`, `")),
           .param = "model",
           .code = "model_not_found"};
 }

@@ -227,6 +227,8 @@ TEST_F(RefusalsTest, UnknownModelInOpenAisForm) {
       rig_.Refusal("/v1/completions", R"({"model":"gpt-9","prompt":[300]})", 404);
   EXPECT_EQ(error.at("code"), "model_not_found");
   EXPECT_EQ(error.at("param"), "model");
+  EXPECT_EQ(error.at("message"),
+            "The model `gpt-9` does not exist. This server has `tiny`, `org/tiny`.");
   EXPECT_EQ(rig_.Ask("/v1/completions", R"({"model":"org/tiny","prompt":[300]})").at("model"),
             "tiny");
 }
