@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,13 +21,18 @@ using jinja::Value;
 Value Of(Dict dict) { return Value::Of(std::make_shared<const Dict>(std::move(dict))); }
 Value Text(std::string_view text) { return Value::String(std::string(text)); }
 
+// OpenAI's; "function" is the older name of "tool".
+constexpr std::string_view kRoles[] = {"system",    "developer", "user",
+                                       "assistant", "tool",      "function"};
+constexpr std::string_view kAssistant = "assistant";
+
 ApiError Wrong(const std::string& where, std::string_view found, std::string_view expected) {
   return BadRequest(fmt::format("{} is {}; it must be {}", where, found, expected), where);
 }
 
 // Parts are known by their "type"; a plain string is a text part too.
-std::optional<ApiError> ReadPart(const json::value& part, const std::string& where,
-                                 std::vector<Value>& parts) {
+std::optional<ApiError> ReadPart(const json::value& part, std::string_view role,
+                                 const std::string& where, std::vector<Value>& parts) {
   const json::object* fields = part.if_object();
   const json::string* text = part.if_string();
   if (fields != nullptr) {
@@ -34,12 +41,13 @@ std::optional<ApiError> ReadPart(const json::value& part, const std::string& whe
       return Wrong(where + ".type", type == nullptr ? "missing" : Described(*type), "a string");
     }
     const json::string& kind = type->get_string();
-    if (kind != "text" && kind != "input_text" && kind != "output_text" && kind != "refusal") {
+    const bool is_refusal = kind == "refusal" && role == kAssistant;
+    if (kind != "text" && kind != "input_text" && kind != "output_text" && !is_refusal) {
       return BadRequest(
           fmt::format("{} is of type {}; this server takes only text", where, Described(*type)),
           where);
     }
-    const json::value* content = fields->if_contains(kind == "refusal" ? "refusal" : "text");
+    const json::value* content = fields->if_contains(is_refusal ? "refusal" : "text");
     if (content == nullptr || !content->is_string()) {
       return Wrong(where + ".text", content == nullptr ? "missing" : Described(*content),
                    "a string");
@@ -54,22 +62,32 @@ std::optional<ApiError> ReadPart(const json::value& part, const std::string& whe
   return {};
 }
 
-std::optional<ApiError> ReadContent(const json::value* content, const std::string& where,
-                                    Value& out) {
+// Only the assistant may say nothing: its message may be calls of tools alone.
+std::optional<ApiError> ReadContent(const json::value* content, std::string_view role,
+                                    const std::string& where, Value& out) {
+  const bool may_be_empty = role == kAssistant;
+  const std::string expected =
+      fmt::format("a string{} or a list of parts", may_be_empty ? ", null" : "");
   out = Text("");
-  if (content == nullptr || content->is_null()) return {};
+  if (content == nullptr || content->is_null()) {
+    if (may_be_empty) return {};
+    return Wrong(where, content == nullptr ? "missing" : "null", expected);
+  }
   if (const json::string* text = content->if_string()) {
     out = Text(*text);
     return {};
   }
   const json::array* list = content->if_array();
-  if (list == nullptr) {
-    return Wrong(where, Described(*content), "a string, null or a list of parts");
+  if (list == nullptr) return Wrong(where, Described(*content), expected);
+  if (list->empty()) {
+    if (may_be_empty) return {};
+    return BadRequest(where + " is an empty list; it must have at least one part", where);
   }
-  if (list->empty()) return {};
   std::vector<Value> parts;
   for (size_t i = 0; i < list->size(); ++i) {
-    if (auto wrong = ReadPart((*list)[i], fmt::format("{}[{}]", where, i), parts)) return wrong;
+    if (auto wrong = ReadPart((*list)[i], role, fmt::format("{}[{}]", where, i), parts)) {
+      return wrong;
+    }
   }
   out = Value::Of(SequenceKind::kList, std::move(parts));
   return {};
@@ -104,19 +122,27 @@ std::optional<ApiError> ReadToolCalls(const json::value& calls, const std::strin
   return {};
 }
 
+std::optional<ApiError> ReadRole(const json::value* role, const std::string& where,
+                                 std::string_view& out) {
+  const json::string* text = role == nullptr ? nullptr : role->if_string();
+  if (text == nullptr || std::ranges::find(kRoles, *text) == std::end(kRoles)) {
+    return Wrong(where, role == nullptr ? "missing" : Described(*role),
+                 "system, developer, user, assistant, tool or function");
+  }
+  out = *text;
+  return {};
+}
+
 std::optional<ApiError> ReadMessage(const json::value& message, const std::string& where,
                                     Value& out) {
   const json::object* fields = message.if_object();
   if (fields == nullptr) return Wrong(where, Described(message), "an object");
-  const json::value* role = fields->if_contains("role");
-  if (role == nullptr || !role->is_string() || role->get_string().empty()) {
-    return Wrong(where + ".role", role == nullptr ? "missing" : Described(*role),
-                 "a role: system, developer, user, assistant or tool");
-  }
+  std::string_view role;
+  if (auto wrong = ReadRole(fields->if_contains("role"), where + ".role", role)) return wrong;
   Dict dict;
-  dict.Set("role", Text(role->get_string()));
+  dict.Set("role", Text(role));
   Value content;
-  if (auto wrong = ReadContent(fields->if_contains("content"), where + ".content", content)) {
+  if (auto wrong = ReadContent(fields->if_contains("content"), role, where + ".content", content)) {
     return wrong;
   }
   dict.Set("content", std::move(content));

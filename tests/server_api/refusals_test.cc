@@ -263,11 +263,45 @@ TEST_F(RefusalsTest, MessagesThatAreNone) {
   for (const char* message :
        {"1", "{}", R"({"role":1})", R"({"role":""})", R"({"role":"user","content":5})",
         R"({"role":"user","content":[{"type":"text"}]})", R"({"role":"user","content":[5]})",
+        R"({"role":"user","content":[{"type":"refusal","refusal":"no"}]})",
         R"({"role":"assistant","tool_calls":[{"function":{"arguments":"{"}}]})"}) {
     const json::object error =
         rig_.Refusal("/v1/chat/completions", std::string(R"({"messages":[)") + message + "]}");
     EXPECT_TRUE(View(error.at("param")).starts_with("messages[0]")) << message;
   }
+}
+
+TEST_F(RefusalsTest, RolesThatNobodyKnows) {
+  for (const char* role : {R"("alien")", R"("User")", R"("")"}) {
+    const json::object error =
+        rig_.Refusal("/v1/chat/completions",
+                     std::string(R"({"messages":[{"content":"hi","role":)") + role + "}]}");
+    EXPECT_EQ(error.at("param"), "messages[0].role");
+    EXPECT_EQ(View(error.at("message")),
+              std::string("messages[0].role is the string ") + role +
+                  "; it must be system, developer, user, assistant, tool or function");
+  }
+  for (const char* role : {"system", "developer", "user", "assistant", "tool", "function"}) {
+    rig_.Ask("/v1/chat/completions", std::string(R"({"messages":[{"content":"hi","role":")") +
+                                         role + R"("}],"max_tokens":1})");
+  }
+}
+
+TEST_F(RefusalsTest, OnlyTheAssistantMaySayNothing) {
+  const auto body = [](const char* role, const char* content) {
+    return std::string(R"({"max_tokens":1,"messages":[{"role":")") + role + '"' + content + "}]}";
+  };
+  for (const char* content : {"", R"(,"content":null)", R"(,"content":[])"}) {
+    for (const char* role : {"system", "developer", "user", "tool", "function"}) {
+      const json::object error = rig_.Refusal("/v1/chat/completions", body(role, content));
+      EXPECT_EQ(error.at("param"), "messages[0].content") << role << content;
+    }
+    rig_.Ask("/v1/chat/completions", body("assistant", content));
+  }
+  EXPECT_EQ(rig_.Refusal("/v1/chat/completions", body("user", "")).at("message"),
+            "messages[0].content is missing; it must be a string or a list of parts");
+  rig_.Ask("/v1/chat/completions",
+           body("assistant", R"(,"content":[{"type":"refusal","refusal":"no"}])"));
 }
 
 TEST_F(RefusalsTest, TemplatesOfRequestsNeedTrust) {
