@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdint>
+#include <regex>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -67,14 +68,21 @@ inline CLI::Validator NotEmpty() {
   return CLI::Validator(check, "");
 }
 
-// "*" or an origin as browsers send it. vLLM's flag takes a JSON list, whose brackets would become
-// part of an origin that nobody has.
+// "*" or an origin as browsers send it, since origins are compared byte by byte: scheme and host in
+// lower case, a port unless it is the scheme's own, and no path. vLLM's flag takes a JSON list,
+// whose brackets would become part of an origin that nobody has.
 inline CLI::Validator Origin() {
   const auto check = [](const std::string& text) {
-    const bool plain = text.find_first_of("[]\"' ") == std::string::npos;
-    if (text == "*" || (plain && text.find("://") != std::string::npos)) return std::string();
-    return fmt::format("'{}' is no origin; give * or origins like https://example.com, by commas",
-                       text);
+    static const std::regex form(
+        R"([a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?)");
+    static const std::regex own_port("http://.*:80|https://.*:443");
+    if (text == "*" || (std::regex_match(text, form) && !std::regex_match(text, own_port))) {
+      return std::string();
+    }
+    return fmt::format(
+        "'{}' is no origin; give * or origins like https://example.com:8443, by "
+        "commas: lower case, no path or slash at the end, no default port",
+        text);
   };
   return CLI::Validator(check, "");
 }

@@ -113,12 +113,24 @@ TEST_F(ProgramTest, EmptyValuesAreRefusedByName) {
   }
 }
 
-TEST_F(ProgramTest, OriginsInVllmsFormAreRefused) {
-  for (const char* origins : {R"('["http://page"]')", "page"}) {
+// vLLM's form, and what browsers never send.
+TEST_F(ProgramTest, OriginsThatNobodyHasAreRefused) {
+  for (const char* origins :
+       {R"('["http://page"]')", "page", "http://page/", "http://page/path", "http://page,http://b/",
+        "http://Page", "http://page:80", "https://page:443", "http://me@page", "'http://page?'",
+        "http://", "http://page:", "'http://a b'"}) {
     const ProgramResult r = Spry(std::string("serve m --allowed-origins ") + origins);
     EXPECT_EQ(r.exit_code, 2) << origins;
     EXPECT_THAT(r.err, StartsWith("spry: --allowed-origins: '")) << origins;
     EXPECT_THAT(r.err, HasSubstr("is no origin; give * or origins like https://")) << origins;
+  }
+  for (const char* origins :
+       {"'*'", "http://page", "https://page.example:8443,http://page:443", "'http://[::1]:3000'",
+        "capacitor://localhost", "chrome-extension://abcdefgh"}) {
+    const ProgramResult r =
+        Spry(std::string("serve nowhere --port 0 --device null --allowed-origins ") + origins);
+    EXPECT_EQ(r.exit_code, 1) << origins;
+    EXPECT_THAT(r.err, StartsWith("spry: nowhere: ")) << origins;
   }
 }
 
