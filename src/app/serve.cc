@@ -250,10 +250,14 @@ void AddServerFlags(CLI::App& parser, ServeFlags& flags) {
   const auto add = [&parser, group](const char* name, auto& value, const char* help) {
     return parser.add_option(name, value, help)->check(NotEmpty())->group(group);
   };
-  add("--host", flags.http.host, "Address or name to listen at; 0.0.0.0 or ::: all [127.0.0.1]");
-  add("--port", flags.http.port, "TCP port; 0: any free one [8000]")->check(CLI::Range(0, 65535));
+  CLI::Option* const host = add("--host", flags.http.host,
+                                "Address or name to listen at; 0.0.0.0 or ::: all [127.0.0.1]");
+  CLI::Option* const port = add("--port", flags.http.port, "TCP port; 0: any free one [8000]");
+  port->check(CLI::Range(0, 65535));
   add("--uds", flags.http.unix_socket, "Unix socket to listen at, instead of host and port")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->excludes(host)
+      ->excludes(port);
   add("--ssl-certfile", flags.http.tls_cert_file, "Certificate chain for TLS, PEM")
       ->type_name("FILE");
   add("--ssl-keyfile", flags.http.tls_key_file, "Its private key, PEM")->type_name("FILE");
