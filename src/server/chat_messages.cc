@@ -44,7 +44,7 @@ std::optional<ApiError> ReadPart(const json::value& part, std::string_view role,
     const bool is_refusal = kind == "refusal" && role == kAssistant;
     if (kind != "text" && kind != "input_text" && kind != "output_text" && !is_refusal) {
       return BadRequest(
-          fmt::format("{} is of type {}; this server takes only text", where, Described(*type)),
+          fmt::format("{} is of type {}; this server serves text parts", where, Quoted(kind)),
           where);
     }
     const json::value* content = fields->if_contains(is_refusal ? "refusal" : "text");

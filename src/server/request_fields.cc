@@ -11,7 +11,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr size_t kMaxShownBytes = 64;
+constexpr int kMaxShownBytes = 64;
 
 bool IsJson(std::string_view content_type) {
   std::string type(content_type.substr(0, content_type.find(';')));
@@ -71,8 +71,11 @@ std::string Described(const json::value& value) {
     case json::kind::string: break;
   }
   const json::string& text = value.get_string();
-  if (text.size() > kMaxShownBytes) return "a string";
-  return fmt::format("the string \"{}\"", std::string_view(text.data(), text.size()));
+  return text.size() > size_t{kMaxShownBytes} ? "a string" : "the string " + Quoted(text);
+}
+
+std::string Quoted(std::string_view text) {
+  return fmt::format("\"{:.{}}\"", text, kMaxShownBytes);
 }
 
 std::optional<int64_t> ToInteger(const json::value& value) {

@@ -94,6 +94,9 @@ std::optional<ApiError> ReadTokenIds(const boost::json::array& list, std::string
 // How an error calls a value: "a list", "the string \"abc\"", "-1".
 std::string Described(const boost::json::value& value);
 
+// A name that a client sent, in quotes and cut where it is long.
+std::string Quoted(std::string_view text);
+
 // Overwrites `to` when there is something.
 template <typename To, typename From>
 void Assign(To& to, std::optional<From> from) {

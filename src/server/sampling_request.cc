@@ -18,6 +18,18 @@ constexpr int kMaxInt = std::numeric_limits<int>::max();
 constexpr int kMaxNameBytes = 128;      // of a request's id
 constexpr size_t kMaxSaltBytes = 1024;  // of cache_salt: each answer has a copy
 
+// The type tells most of a response_format: {"type":"json_schema",...}.
+std::string NotServed(std::string_view name, const json::value& value) {
+  const json::object* object = value.if_object();
+  const json::value* type = object == nullptr ? nullptr : object->if_contains("type");
+  if (type == nullptr || !type->is_string()) {
+    return fmt::format("this server does not serve {} yet; leave it out (found {})", name,
+                       Described(value));
+  }
+  return fmt::format("this server does not serve {} of type {} yet; leave it out", name,
+                     Quoted(type->get_string()));
+}
+
 void ReadStream(RequestFields& fields, ApiRequest& request) {
   Assign(request.stream, fields.Bool("stream"));
   const json::object* object = fields.Object("stream_options");
@@ -287,9 +299,7 @@ void RefuseUnserved(RequestFields& fields) {
   for (const Unserved& unserved : kUnserved) {
     const json::value* value = fields.Find(unserved.name);
     if (value == nullptr || *value == json::parse(unserved.harmless)) continue;
-    return fields.Fail(unserved.name,
-                       fmt::format("{} is {}; only {} is served yet: leave it out", unserved.name,
-                                   Described(*value), unserved.harmless));
+    return fields.Fail(unserved.name, NotServed(unserved.name, *value));
   }
 }
 
