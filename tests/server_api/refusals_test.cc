@@ -1,5 +1,6 @@
 // What is wrong with a request is said with its field, what was found and what may be; the server
 // goes on. The numbers are those of tests of public fault reports.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/server_api/api_rig.h"
@@ -194,13 +195,36 @@ TEST_F(RefusalsTest, UnknownFieldsAreIgnoredAndReported) {
   EXPECT_EQ(rig_.ignored(), std::vector<std::string>{"frobnicate"});
 }
 
+void ExpectNotJson(ApiRig& rig, const std::string& body, const std::string& why) {
+  EXPECT_EQ(View(rig.Refusal("/v1/completions", body).at("message")),
+            "the body is not JSON: " + why)
+      << body;
+}
+
 TEST_F(RefusalsTest, B053BrokenTextInTheBody) {
-  for (const char* body : {R"({"prompt":"\ud800"})", R"({"prompt":"\udc00x"})",
-                           "{\"prompt\":\"\xC3\x28\"}", "{\"prompt\":\"\xED\xA0\x80\"}"}) {
-    const json::object error = rig_.Refusal("/v1/completions", body);
-    EXPECT_NE(View(error.at("message")).find("not JSON"), std::string_view::npos);
+  const std::string half = "the \\u escape before byte {} is half of a surrogate pair";
+  for (const auto& [body, at] :
+       {std::pair(R"({"prompt":"\ud800"})", 17), std::pair(R"({"prompt":"\udc00x"})", 17),
+        std::pair(R"({"prompt":"\uDBFF\n"})", 18), std::pair(R"({"prompt":"\ud800\u0041"})", 19)}) {
+    ExpectNotJson(rig_, body, fmt::format(fmt::runtime(half), at));
+  }
+  for (const auto& [body, at] :
+       {std::pair("{\"prompt\":\"\xC3\x28\"}", 11), std::pair("{\"prompt\":\"\xED\xA0\x80\"}", 11),
+        std::pair("{\"prompt\":\"h\xC3\xA9\xE2\x82", 14), std::pair("\xFF", 0)}) {
+    ExpectNotJson(rig_, body, fmt::format("byte {} is no UTF-8", at));
   }
   ExpectServes();
+}
+
+TEST_F(RefusalsTest, WhereTheBodyIsNoJson) {
+  ExpectNotJson(rig_, "", "it is empty");
+  ExpectNotJson(rig_, R"({"prompt":[300)", "it ends too early, at byte 14");
+  ExpectNotJson(rig_, R"({"prompt":[300],})", "syntax error at byte 16");
+  ExpectNotJson(rig_, R"({"prompt":NaN})", "syntax error at byte 10");
+  ExpectNotJson(rig_, R"({"prompt":[300]} x)", "extra data at byte 17");
+  // A whole pair before the error, and broken text behind it.
+  ExpectNotJson(rig_, R"({"prompt":"\ud83d\ude00",})", "syntax error at byte 25");
+  ExpectNotJson(rig_, "{\"prompt\":1,,\"\xFF\"}", "syntax error at byte 12");
 }
 
 TEST_F(RefusalsTest, BodiesThatAreNoObject) {
