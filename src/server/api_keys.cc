@@ -16,15 +16,20 @@ ApiKeys::ApiKeys(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) digests_.push_back(DigestOf(key));
 }
 
-bool ApiKeys::Allow(std::string_view authorization) const {
-  if (digests_.empty()) return true;
+std::optional<std::string_view> ApiKeys::KeyOf(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";  // the scheme's case does not matter
   if (authorization.size() < kScheme.size() ||
       strncasecmp(authorization.data(), kScheme.data(), kScheme.size()) != 0) {
-    return false;
+    return {};
   }
-  authorization.remove_prefix(kScheme.size());
-  const Digest digest = DigestOf(authorization);
+  return authorization.substr(kScheme.size());
+}
+
+bool ApiKeys::Allow(std::string_view authorization) const {
+  if (digests_.empty()) return true;
+  const std::optional<std::string_view> key = KeyOf(authorization);
+  if (!key) return false;
+  const Digest digest = DigestOf(*key);
   bool allowed = false;
   for (const Digest& known : digests_) {
     allowed |= CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,9 @@ class ApiKeys {
  public:
   // None: everybody may.
   explicit ApiKeys(const std::vector<std::string>& keys);
+
+  // What follows "Bearer " in an Authorization field; nothing without that.
+  static std::optional<std::string_view> KeyOf(std::string_view authorization);
 
   // Of an Authorization field: "Bearer KEY".
   bool Allow(std::string_view authorization) const;

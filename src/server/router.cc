@@ -24,6 +24,16 @@ bool IsGuarded(std::string_view path) {
                              [&](std::string_view prefix) { return path.starts_with(prefix); });
 }
 
+std::string WhyNotAllowed(std::string_view authorization) {
+  if (authorization.empty()) {
+    return "this server needs an API key; send it as \"Authorization: Bearer KEY\"";
+  }
+  if (!ApiKeys::KeyOf(authorization)) {
+    return "\"Bearer \" is missing before the API key; send it as \"Authorization: Bearer KEY\"";
+  }
+  return "the API key in the Authorization field is not one of this server's";
+}
+
 // %XX becomes its byte; a % that no two digits follow stays.
 std::string Decoded(std::string_view path) {
   std::string out;
@@ -121,10 +131,7 @@ std::variant<Router::Way, HttpResponse> Router::Lead(const HttpRequest& request)
   // The guard looks at the path that routes are found by, or "/%761/models" would slip past it.
   const std::string path = Decoded(request.path);
   if (IsGuarded(path) && !keys_.Allow(request.authorization)) {
-    HttpResponse response = ErrorAnswer(
-        401, request.authorization.empty()
-                 ? "this server needs an API key; send it as \"Authorization: Bearer KEY\""
-                 : "the API key in the Authorization field is not one of this server's");
+    HttpResponse response = ErrorAnswer(401, WhyNotAllowed(request.authorization));
     response.fields.emplace_back("WWW-Authenticate", "Bearer");
     return response;
   }

@@ -97,6 +97,13 @@ TEST_F(RouterTest, ApiKeys) {
       EXPECT_THAT(answer.body, HasSubstr(R"("param":null,"code":"invalid_api_key")"));
     }
   }
+  for (const char* const bare : {"first-key", "Basic first-key", "Bearer"}) {
+    EXPECT_THAT(Ask("GET", "/v1/models", fmt::format("Authorization: {}\r\n", bare)).body,
+                HasSubstr(R"(\"Bearer \" is missing before the API key)"))
+        << bare;
+  }
+  EXPECT_THAT(Ask("GET", "/v1/models", "Authorization: Bearer x\r\n").body,
+              HasSubstr("is not one of this server's"));
   EXPECT_EQ(Ask("GET", "/v1/models", "Authorization: Bearer first-key\r\n").status, 200);
   EXPECT_EQ(Ask("GET", "/v1/models", "authorization: bearer second\r\n").status, 200);
   EXPECT_EQ(Ask("GET", "/v1/nothing", "Authorization: Bearer second\r\n").status, 404);
