@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "server/api_error.h"
+#include "server/foreign_paths.h"
 
 namespace spry {
 namespace {
@@ -136,7 +137,11 @@ std::variant<Router::Way, HttpResponse> Router::Lead(const HttpRequest& request)
     return response;
   }
   const Route* const route = Find(path);
-  if (route == nullptr) return ErrorAnswer(404, fmt::format("there is no {} here", path));
+  if (route == nullptr) {
+    const std::string_view instead = InsteadOf(path);
+    return ErrorAnswer(
+        404, fmt::format("there is no {} here{}{}", path, instead.empty() ? "" : "; ", instead));
+  }
   auto method = route->methods.find(request.method);
   if (method == route->methods.end() && request.method == "HEAD") {
     method = route->methods.find("GET");

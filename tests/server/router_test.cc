@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
+#include "server/foreign_paths.h"
 #include "tests/server/server_rig.h"
 
 namespace spry {
@@ -79,6 +83,30 @@ TEST_F(RouterTest, UnknownPathsAndMethods) {
   EXPECT_THAT(post.body, HasSubstr("\"/v1/models does not take POST; it takes GET, HEAD\""));
   EXPECT_EQ(Ask("GET", "/v1/chat/completions").Field("Allow"), "POST");
   EXPECT_EQ(Ask("OPTIONS", "/health").status, 405);
+}
+
+TEST_F(RouterTest, PathsOfOtherServersAreToldWhatToUse) {
+  Serve();
+  const auto message = [&](const char* method, const char* path) {
+    const Answer answer = Ask(method, path);
+    EXPECT_EQ(answer.status, 404) << path;
+    return answer.body;
+  };
+  EXPECT_THAT(message("GET", "/props"),
+              HasSubstr("\"there is no /props here; /server_info says what is set\""));
+  EXPECT_THAT(message("POST", "/completion"), HasSubstr("here; use /v1/completions\""));
+  EXPECT_THAT(message("POST", "/v1/responses"), HasSubstr("here; use /v1/chat/completions\""));
+  EXPECT_THAT(message("POST", "/v1/embeddings"), HasSubstr("here; it is not written yet\""));
+  EXPECT_THAT(message("POST", "/v1/audio/speech"), HasSubstr("here; it is not written yet\""));
+  EXPECT_THAT(message("GET", "/props/x"), HasSubstr("no /props/x here\""));
+}
+
+TEST_F(RouterTest, TheDocumentHasThePathsOfOtherServers) {
+  std::ifstream file(SPRY_SOURCE_DIR "/docs/server.md");
+  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  for (const ForeignPath& foreign : kForeignPaths) {
+    EXPECT_THAT(document, HasSubstr("`" + std::string(foreign.path))) << foreign.path;
+  }
 }
 
 TEST_F(RouterTest, ApiKeys) {
