@@ -116,7 +116,8 @@ class TlsContextImpl final : public TlsContext {
 // Never ask for a key's passphrase at the terminal.
 int NoPassphrase(char*, int, int, void*) { return 0; }
 
-Status FileError(std::string_view flag, const std::string& file) {
+// `wanted` is what the file did not bring.
+Status FileError(std::string_view flag, const std::string& file, std::string_view wanted) {
   const unsigned long code = ERR_peek_error();
   const char* reason = ERR_SYSTEM_ERROR(code) ? nullptr : ERR_reason_error_string(code);
   if (reason == nullptr) {
@@ -124,7 +125,8 @@ Status FileError(std::string_view flag, const std::string& file) {
                                        std::generic_category().message(ERR_GET_REASON(code))));
   }
   return InvalidArgument(
-      fmt::format("{} {}: {}; expected a PEM file without passphrase", flag, file, reason));
+      fmt::format("{} {} holds no {} that can be read ({}); expected PEM without a passphrase",
+                  flag, file, wanted, reason));
 }
 
 std::unique_ptr<BIO_METHOD, Free> MakeBioMethod() {
@@ -157,13 +159,13 @@ Result<std::unique_ptr<TlsContext>> TlsContext::Load(const std::string& cert_fil
 
   ERR_clear_error();
   if (SSL_CTX_use_certificate_chain_file(c, cert_file.c_str()) != 1) {
-    return FileError("--ssl-certfile", cert_file);
+    return FileError("--ssl-certfile", cert_file, "certificate");
   }
   ERR_clear_error();
   const bool is_key = SSL_CTX_use_PrivateKey_file(c, key_file.c_str(), SSL_FILETYPE_PEM) == 1;
   // A key of the certificate's kind is compared at once, one of another kind by the check.
   if (!is_key && ERR_GET_REASON(ERR_peek_error()) != X509_R_KEY_VALUES_MISMATCH) {
-    return FileError("--ssl-keyfile", key_file);
+    return FileError("--ssl-keyfile", key_file, "private key");
   }
   if (!is_key || SSL_CTX_check_private_key(c) != 1) {
     return InvalidArgument(fmt::format("--ssl-keyfile {} is not the key of the certificate in {}",

@@ -159,8 +159,11 @@ TEST(Listen, TlsErrorsNameFileAndReason) {
   EXPECT_EQ(error(a.cert, ""), "--ssl-certfile and --ssl-keyfile go together; one is missing");
   EXPECT_EQ(error("/no/such", a.key), "--ssl-certfile /no/such: No such file or directory");
   EXPECT_EQ(error(a.cert, "/no/such"), "--ssl-keyfile /no/such: No such file or directory");
-  EXPECT_THAT(error(no_pem, a.key), HasSubstr("--ssl-certfile " + no_pem + ": no start line"));
-  EXPECT_THAT(error(a.cert, no_pem), HasSubstr("--ssl-keyfile " + no_pem + ": "));
+  EXPECT_THAT(error(no_pem, a.key),
+              HasSubstr("--ssl-certfile " + no_pem + " holds no certificate "));
+  for (const std::string& file : {no_pem, a.cert}) {
+    EXPECT_THAT(error(a.cert, file), HasSubstr("--ssl-keyfile " + file + " holds no private key "));
+  }
   for (const std::string& key : {b.key, rsa.key}) {
     EXPECT_EQ(error(a.cert, key),
               fmt::format("--ssl-keyfile {} is not the key of the certificate in {}", key, a.cert));
