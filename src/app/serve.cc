@@ -58,18 +58,33 @@ struct Served {
   ServedModel model;
 };
 
+// The template of --chat-template, which takes the place of the model's.
+Result<ChatTemplate> ReadTemplate(const std::string& file, ChatTemplateSource& source) {
+  Result<std::string> text = ReadTextFile(file);
+  if (!text.ok()) {
+    return Status(text.status().code(), "--chat-template " + text.status().message());
+  }
+  source.text = *std::move(text);
+  source.tool_use.clear();
+  Result<ChatTemplate> made = ChatTemplate::Create(source);
+  if (made.ok()) return made;
+  return Status(made.status().code(),
+                fmt::format("--chat-template {}: {}", file, made.status().message()));
+}
+
 Result<std::unique_ptr<Served>> LoadServed(const ServeFlags& flags) {
   auto served = std::make_unique<Served>();
   SPRY_ASSIGN_OR_RETURN(served->loaded, LoadModel(flags.device, flags.model));
   LoadedModel& loaded = served->loaded;
+  ServedModel& model = served->model;
   if (!flags.chat_template.empty()) {
     if (!loaded.chat_template) loaded.chat_template.emplace();
-    loaded.chat_template->tool_use.clear();
-    SPRY_ASSIGN_OR_RETURN(loaded.chat_template->text, ReadTextFile(flags.chat_template));
-  }
-  ServedModel& model = served->model;
-  if (loaded.chat_template) {
+    SPRY_ASSIGN_OR_RETURN(served->chat_template,
+                          ReadTemplate(flags.chat_template, *loaded.chat_template));
+  } else if (loaded.chat_template) {
     SPRY_ASSIGN_OR_RETURN(served->chat_template, ChatTemplate::Create(*loaded.chat_template));
+  }
+  if (loaded.chat_template) {
     model.chat_template = &*served->chat_template;
     model.special_texts = loaded.chat_template->special_tokens;
   }

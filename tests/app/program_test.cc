@@ -134,6 +134,19 @@ TEST_F(ProgramTest, OriginsThatNobodyHasAreRefused) {
   }
 }
 
+TEST_F(ProgramTest, AFaultyChatTemplateIsNamed) {
+  MakeModel("m");
+  WriteText(folder_ / "t.jinja", "{{ 'a' }}\n{% for %}\n");
+  const std::string serve = "serve m --load-format dummy --device null --port 0 --chat-template ";
+  const ProgramResult faulty = Spry(serve + "t.jinja");
+  EXPECT_EQ(faulty.exit_code, 1);
+  EXPECT_THAT(faulty.err, HasSubstr("spry: --chat-template t.jinja: "));
+  EXPECT_THAT(faulty.err, HasSubstr("line 2"));
+  const ProgramResult missing = Spry(serve + "no.jinja");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("spry: --chat-template no.jinja cannot be opened: No such"));
+}
+
 TEST_F(ProgramTest, AUnixSocketHasNoHostAndNoPort) {
   for (const std::string& other : {std::string("--port 9"), std::string("--host ::1")}) {
     for (const std::string& flags : {"--uds s " + other, other + " --uds s"}) {
