@@ -81,7 +81,7 @@ std::optional<ApiError> ReadContent(const json::value* content, std::string_view
   if (list == nullptr) return Wrong(where, Described(*content), expected);
   if (list->empty()) {
     if (may_be_empty) return {};
-    return BadRequest(where + " is an empty list; it must have at least one part", where);
+    return BadRequest(where + " is empty; it must have at least one part", where);
   }
   std::vector<Value> parts;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -164,7 +164,9 @@ std::optional<ApiError> ReadMessage(const json::value& message, const std::strin
 }  // namespace
 
 std::optional<ApiError> ReadMessages(const json::array& messages, Value& out) {
-  if (messages.empty()) return Wrong("messages", "an empty list", "a list of messages");
+  if (messages.empty()) {
+    return BadRequest("messages is empty; it must have at least one message", "messages");
+  }
   std::vector<Value> list(messages.size());
   for (size_t i = 0; i < messages.size(); ++i) {
     if (auto wrong = ReadMessage(messages[i], fmt::format("messages[{}]", i), list[i])) {

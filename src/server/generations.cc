@@ -144,11 +144,13 @@ void Generations::Start(std::shared_ptr<HttpExchange> exchange, ApiRequest reque
 std::optional<ApiError> Generations::Submit(Generation& generation) {
   ApiRequest& request = generation.request;
   if (request.num_choices() > model_.max_choices) {
+    const std::string asked =
+        request.prompts.size() == 1
+            ? fmt::format("n is {}", request.n)
+            : fmt::format("{} prompts with n = {} are {} answers", request.prompts.size(),
+                          request.n, request.num_choices());
     return BadRequest(
-        fmt::format("{} prompts with n = {} are {} answers; this server takes at "
-                    "most {} at once",
-                    request.prompts.size(), request.n, request.num_choices(), model_.max_choices),
-        "n");
+        fmt::format("{}; this server gives at most {} at once", asked, model_.max_choices), "n");
   }
   if (engine_.live() + request.num_choices() > model_.max_choices) {
     return TooManyAnswers(engine_.live(), model_);

@@ -64,11 +64,21 @@ std::string Shown(double value) {
   return fmt::format("{}", value);
 }
 
-std::string RangeText(IntegerRange range) {
+// An upper end that is only the type's is left out, unless it is what was passed.
+std::string RangeText(IntegerRange range, bool is_above) {
+  constexpr int64_t kTypesHigh = std::numeric_limits<int>::max();
+  constexpr int64_t kTypesLow = std::numeric_limits<int>::min();
+  if (range.high == kTypesHigh && range.low != kTypesLow && !is_above) {
+    return fmt::format("{} or more", range.low);
+  }
   return fmt::format("from {} to {}", range.low, range.high);
 }
 
-std::string RangeText(NumberRange range) {
+std::string RangeText(NumberRange range, bool is_above) {
+  if (range.high == NumberRange().high && !is_above) {
+    return range.low_open ? fmt::format("more than {}", range.low)
+                          : fmt::format("{} or more", range.low);
+  }
   return fmt::format("in {}{:.3g}, {:.3g}]", range.low_open ? '(' : '[', range.low, range.high);
 }
 
@@ -164,7 +174,10 @@ std::optional<int64_t> RequestFields::Integer(std::string_view name, IntegerRang
   const std::optional<int64_t> number = ToInteger(*value);
   if (number && *number >= range.low && *number <= range.high) return number;
   const bool is_number = number || value->is_uint64();
-  WrongType(name, *value, is_number ? RangeText(range) : "an integer, " + RangeText(range));
+  const bool is_above =
+      value->is_number() && value->to_number<double>() > static_cast<double>(range.high);
+  const std::string expected = RangeText(range, is_above);
+  WrongType(name, *value, is_number ? expected : "an integer, " + expected);
   return {};
 }
 
@@ -185,14 +198,14 @@ std::optional<double> RequestFields::Number(std::string_view name, NumberRange r
   const json::value* value = Find(name);
   if (value == nullptr) return {};
   if (!value->is_number()) {
-    WrongType(name, *value, "a number " + RangeText(range));
+    WrongType(name, *value, "a number, " + RangeText(range, /*is_above=*/false));
     return {};
   }
   const double number = value->to_number<double>();
   // Written so that NaN fails.
   const bool above = range.low_open ? number > range.low : number >= range.low;
   if (above && number <= range.high) return number;
-  WrongType(name, *value, RangeText(range));
+  WrongType(name, *value, RangeText(range, number > range.high));
   return {};
 }
 

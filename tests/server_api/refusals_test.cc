@@ -47,8 +47,9 @@ class RefusalsTest : public testing::Test {
 
 TEST_F(RefusalsTest, SamplingOutOfRange) {
   for (const Refused& refused : {
-           Refused{R"("temperature":-1)", "temperature", "-1; it must be in [0, 3.4e+38]"},
+           Refused{R"("temperature":-1)", "temperature", "temperature is -1; it must be 0 or more"},
            {R"("temperature":1e400)", "temperature", "over 1.8e+308; it must be in [0, 3.4e+38]"},
+           {R"("temperature":-1e400)", "temperature", "it must be 0 or more"},
            {R"("temperature":1e39)", "temperature", "in [0, 3.4e+38]"},
            {R"("top_p":1e400)", "top_p", "(0, 1]"},
            {R"("top_p":-1e400)", "top_p", "a number under -1.8e+308; it must be in (0, 1]"},
@@ -58,19 +59,23 @@ TEST_F(RefusalsTest, SamplingOutOfRange) {
            {R"("top_k":2147483648)", "top_k", "from -1 to 2147483647"},
            {R"("priority":-2147483649)", "priority", "from -2147483648 to 2147483647"},
            {R"("seed":1.5)", "seed", "-9223372036854775808 to 18446744073709551615"},
-           {R"("temperature":"hot")", "temperature", "\"hot\"; it must be a number"},
+           {R"("temperature":"hot")", "temperature", "\"hot\"; it must be a number, 0 or more"},
+           {R"("top_p":"x")", "top_p", "it must be a number, in (0, 1]"},
            {R"("top_p":0)", "top_p", "(0, 1]"},
            {R"("top_p":1.1)", "top_p", "(0, 1]"},
            {R"("min_p":2)", "min_p", "[0, 1]"},
-           {R"("top_k":-2)", "top_k", "-1"},
+           {R"("top_k":-2)", "top_k", "top_k is -2; it must be -1 or more"},
            {R"("n":0)", "n", "from 1 to 128"},
            {R"("n":1.5)", "n", "an integer"},
            {R"("n":2,"temperature":0)", "n", "must be 1 with a temperature of 0"},
-           {R"("n":100)", "n", "at most 72"},
+           {R"("n":100)", "n", "n is 100; this server gives at most 72 at once"},
            {R"("seed":18446744073709551616)", "seed", "to 18446744073709551615"},
            {R"("seed":"1")", "seed", "integer"},
            {R"("max_tokens":0)", "max_tokens", "1 or more"},
-           {R"("max_tokens":true)", "max_tokens", "true"},
+           {R"("max_tokens":-1)", "max_tokens", "max_tokens is -1; it must be 0 or more"},
+           {R"("max_tokens":true)", "max_tokens", "true; it must be an integer, 0 or more"},
+           {R"("max_tokens":1.5)", "max_tokens", "1.5; it must be an integer, 0 or more"},
+           {R"("max_tokens":1e400)", "max_tokens", "an integer, from 0 to 2147483647"},
            {R"("min_tokens":9,"max_tokens":3)", "min_tokens", "from 0 to max_tokens"},
            {R"("stream":1)", "stream", "true or false"},
            {R"("stop":[1])", "stop[0]", "a string"},
@@ -94,8 +99,8 @@ TEST_F(RefusalsTest, SeedsAreAnyIntegersOf64Bits) {
 }
 
 TEST_F(RefusalsTest, B050PenaltiesOutOfRange) {
-  ExpectRefused({R"("repetition_penalty":0)", "repetition_penalty", "(0, 3.4e+38]"});
-  ExpectRefused({R"("repetition_penalty":-1)", "repetition_penalty", "(0, 3.4e+38]"});
+  ExpectRefused({R"("repetition_penalty":0)", "repetition_penalty", "must be more than 0"});
+  ExpectRefused({R"("repetition_penalty":-1)", "repetition_penalty", "must be more than 0"});
   ExpectRefused({R"("frequency_penalty":3)", "frequency_penalty", "[-2, 2]"});
   ExpectRefused({R"("presence_penalty":-2.5)", "presence_penalty", "[-2, 2]"});
 }
@@ -141,6 +146,13 @@ TEST_F(RefusalsTest, PromptsThatAreNone) {
        {"{}", R"({"messages":[]})", R"({"messages":"hi"})", R"({"messages":null})"}) {
     EXPECT_EQ(rig_.Refusal("/v1/chat/completions", body).at("param"), "messages") << body;
   }
+}
+
+TEST_F(RefusalsTest, NumbersOfThingsAreSaidAsPeopleDo) {
+  EXPECT_EQ(rig_.Refusal("/v1/chat/completions", R"({"messages":[]})").at("message"),
+            "messages is empty; it must have at least one message");
+  EXPECT_EQ(rig_.Refusal("/v1/completions", R"({"prompt":["a","b"],"n":60})").at("message"),
+            "2 prompts with n = 60 are 120 answers; this server gives at most 72 at once");
 }
 
 TEST_F(RefusalsTest, NoTokensAtAllNeedAnEcho) {
