@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """What HTTP adds to the time to the first token on an idle server: from before the request is sent
 to the first event's arrival, less `first_token_ms` of the request's log line, which runs from the
-parsed request to its token. And the whole of it on the null device, which computes nothing.
-Usage: bench/server/first_token.py [REQUESTS]"""
+parsed request to its token. And the whole of it on the null device, which computes nothing."""
 
+import argparse
 import re
 import socket
 import statistics
 import sys
 import time
 
-from http_load import Exchange, SpryServer, percentile, report
+from http_load import Exchange, SpryServer, count, percentile, report
 
 BAR_MS = 1.0
 WARM_UP = 5
@@ -55,7 +55,9 @@ def measure(requests, keep_alive, *flags):
 
 
 def main():
-    requests = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    parser = argparse.ArgumentParser(description="What HTTP adds to the time to the first token.")
+    parser.add_argument("requests", type=count, nargs="?", default=200)
+    requests = parser.parse_args().requests
     rows = []
     for what, keep_alive, flags in [
         ("demo model on the CPU", True, []),

@@ -143,6 +143,22 @@ class HttpLoad:
         self.epoll.close()
 
 
+def count(text):
+    """An argument of a script: a number of things."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def duration(text):
+    """An argument of a script: seconds."""
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
 def percentile(values, share):
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The gaps between tokens of streams that run while long prompts arrive: the demo model on the CPU,
 default settings. The bar is on their 99th percentile: twice a decode step (the median gap of the
-same streams alone) or 100 ms, whichever is more.
-Usage: bench/server/inter_token.py [STREAMS] [SECONDS] [flags of `spry serve`]"""
+same streams alone) or 100 ms, whichever is more."""
 
+import argparse
+import shlex
 import statistics
 import sys
 import time
 
-from http_load import Exchange, HttpLoad, SpryServer, percentile, report
+from http_load import Exchange, HttpLoad, SpryServer, count, duration, percentile, report
 
 BAR_SECONDS = 0.1
 PROMPT_TOKENS = 1500
@@ -50,9 +51,17 @@ def gaps(load, streams, seconds, prompts):
 
 
 def main():
-    streams = int(sys.argv[1]) if len(sys.argv) > 1 else 4
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 30
-    with SpryServer(*sys.argv[3:], log="bench-inter-token") as server:
+    parser = argparse.ArgumentParser(
+        description="The gaps between tokens of streams while long prompts arrive."
+    )
+    parser.add_argument("streams", type=count, nargs="?", default=4)
+    parser.add_argument("seconds", type=duration, nargs="?", default=30)
+    parser.add_argument(
+        "--flags", type=shlex.split, default=[], help="of `spry serve`: --flags='--max-num-seqs 8'"
+    )
+    given = parser.parse_args()
+    streams, seconds = given.streams, given.seconds
+    with SpryServer(*given.flags, log="bench-inter-token") as server:
         alone, _ = gaps(HttpLoad(server), streams, seconds / 3, prompts=False)
         server.await_idle()
         beside, served = gaps(HttpLoad(server), streams, seconds, prompts=True)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Four times what the server can do, for a minute: 429 with Retry-After for the surplus, what is
 accepted runs as it would alone, and afterwards all is as it was. On the null device, so that what
-it can do is known: 16 rows, 10 ms a step, 50 tokens a request.
-Usage: bench/server/overload.py [SECONDS]"""
+it can do is known: 16 rows, 10 ms a step, 50 tokens a request."""
 
+import argparse
 import statistics
 import sys
 import time
 
-from http_load import Exchange, HttpLoad, SpryServer, percentile, report
+from http_load import Exchange, HttpLoad, SpryServer, duration, percentile, report
 
 ROWS, QUEUE, STEP_SECONDS, TOKENS = 16, 64, 0.01, 50
 CAPACITY = ROWS / (TOKENS * STEP_SECONDS)  # requests a second, at best
@@ -56,7 +56,9 @@ def overload(server, seconds, rate):
 
 
 def main():
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60
+    parser = argparse.ArgumentParser(description="Four times what the server can do, for a while.")
+    parser.add_argument("seconds", type=duration, nargs="?", default=60)
+    seconds = parser.parse_args().seconds
     alone = tokens_alone()
     flags = [*FLAGS, "--null-step-us", int(STEP_SECONDS * 1e6)]
     with SpryServer(*flags, log="bench-overload") as server:

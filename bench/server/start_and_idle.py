@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Process start to /health answering 200 with the demo model (page cache warm), and what the server
-does while nobody asks for anything. Usage: bench/server/start_and_idle.py [IDLE-SECONDS]"""
+does while nobody asks for anything."""
 
+import argparse
 import socket
 import statistics
 import sys
 import time
 
-from http_load import SpryServer, report
+from http_load import SpryServer, duration, report
 
 RUNS = 5
 START_BAR_SECONDS = 0.3
@@ -43,7 +44,11 @@ def idle_share(seconds):
 
 
 def main():
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20
+    parser = argparse.ArgumentParser(
+        description="From process start to /health, and the CPU of a server that nobody asks."
+    )
+    parser.add_argument("seconds", type=duration, nargs="?", default=20, help="of idleness")
+    seconds = parser.parse_args().seconds
     start_seconds()
     start = statistics.median(start_seconds() for _ in range(RUNS))
     idle = idle_share(seconds)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """2,000 streams at once on the null device at 50 ms a step: each complete, in order and with the
 tokens that the same request gets alone; the memory of one; and that of the server over 20,000
-requests. Usage: bench/server/streams.py [STREAMS] [REQUESTS]"""
+requests."""
 
+import argparse
 import sys
 
-from http_load import Exchange, HttpLoad, SpryServer, report
+from http_load import Exchange, HttpLoad, SpryServer, count, report
 
 STEP_US = 50_000
 TOKENS = 200
@@ -91,8 +92,13 @@ def many_requests(requests):
 
 
 def main():
-    streams = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    requests = int(sys.argv[2]) if len(sys.argv) > 2 else 20_000
+    parser = argparse.ArgumentParser(
+        description="Many streams at once, the memory of one, and of a server over many requests."
+    )
+    parser.add_argument("streams", type=count, nargs="?", default=2000)
+    parser.add_argument("requests", type=count, nargs="?", default=20_000)
+    given = parser.parse_args()
+    streams, requests = given.streams, given.requests
     return report(many_streams(streams) + many_requests(requests))
 
 

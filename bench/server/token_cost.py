@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The server's own CPU for a streamed token: detokenising, JSON, events, and the kernel's sending,
-as the I/O thread's time of 256 streams over their tokens. The engine's thread is not in it.
-Usage: bench/server/token_cost.py [STREAMS]"""
+as the I/O thread's time of 256 streams over their tokens. The engine's thread is not in it."""
 
+import argparse
 import sys
 
-from http_load import Exchange, HttpLoad, SpryServer, report
+from http_load import Exchange, HttpLoad, SpryServer, count, report
 
 BAR_US = 15
 TOKENS = 400
@@ -34,7 +34,9 @@ def cost_us(streams, **fields):
 
 
 def main():
-    streams = int(sys.argv[1]) if len(sys.argv) > 1 else 256
+    parser = argparse.ArgumentParser(description="The server's own CPU for a streamed token.")
+    parser.add_argument("streams", type=count, nargs="?", default=256)
+    streams = parser.parse_args().streams
     rows = []
     for what, fields in [
         ("text", {}),

@@ -13,6 +13,7 @@ namespace {
 
 namespace json = boost::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST_F(ProgramTest, VersionAndHelp) {
@@ -155,6 +156,22 @@ TEST_F(ProgramTest, AUnixSocketHasNoHostAndNoPort) {
       EXPECT_THAT(r.err, HasSubstr("--uds")) << flags;
       EXPECT_THAT(r.err, HasSubstr(other.substr(0, 6))) << flags;
       EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    }
+  }
+}
+
+TEST_F(ProgramTest, TheServersBenchmarksExplainThemselves) {
+  for (const std::string name :
+       {"first_token", "inter_token", "overload", "start_and_idle", "streams", "token_cost"}) {
+    const std::string script =
+        "/usr/bin/python3 -B '" SPRY_SOURCE_DIR "/bench/server/" + name + ".py' ";
+    const ProgramResult help = Shell(script + "--help");
+    EXPECT_EQ(help.exit_code, 0) << name << help.err;
+    EXPECT_THAT(help.out, StartsWith("usage: " + name)) << name;
+    for (const char* wrong : {"many", "0", "-1"}) {
+      const ProgramResult r = Shell(script + wrong);
+      EXPECT_EQ(r.exit_code, 2) << name << " " << wrong;
+      EXPECT_THAT(r.err, Not(HasSubstr("Traceback"))) << name << " " << wrong;
     }
   }
 }
