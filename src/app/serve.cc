@@ -172,10 +172,20 @@ class Server {
         {{"address", http_->address()}, {"model", served_->model.names[0]}});
     http_->Run();
     Log(LogLevel::kInfo, "stopped", {});
+    IgnoreFurtherSignals();
     return exit_code_;
   }
 
  private:
+  // What is left is to give things back. With the server its handlers go, and what came late would
+  // end the process as if it had not ended well. The other threads take no signals at all.
+  static void IgnoreFurtherSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGTERM, SIGINT}) sigaddset(&signals, signal);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  }
+
   void OnEngineReady() {
     endpoints_.OnEngineReady();
     if (engine_->status().lost) Drain("the device failed", kExitFailed);
@@ -263,16 +273,12 @@ Result<int> RunServe(const ServeFlags& flags) {
 void AddServerFlags(CLI::App& parser, ServeFlags& flags) {
   const char* group = "Server";
   const auto add = [&parser, group](const char* name, auto& value, const char* help) {
-    return parser.add_option(name, value, help)->check(NotEmpty())->group(group);
+    return parser.add_option(name, value, help)->group(group);
   };
-  CLI::Option* const host = add("--host", flags.http.host,
-                                "Address or name to listen at; 0.0.0.0 or ::: all [127.0.0.1]");
-  CLI::Option* const port = add("--port", flags.http.port, "TCP port; 0: any free one [8000]");
-  port->check(CLI::Range(0, 65535));
-  add("--uds", flags.http.unix_socket, "Unix socket to listen at, instead of host and port")
-      ->type_name("PATH")
-      ->excludes(host)
-      ->excludes(port);
+  add("--host", flags.http.host, "Address or name to listen at; 0.0.0.0 or ::: all [127.0.0.1]");
+  add("--port", flags.http.port, "TCP port; 0: any free one [8000]")->check(Between(0, 65535));
+  add("--uds", flags.http.unix_socket, "Unix socket to listen at; host and port are not used then")
+      ->type_name("PATH");
   add("--ssl-certfile", flags.http.tls_cert_file, "Certificate chain for TLS, PEM")
       ->type_name("FILE");
   add("--ssl-keyfile", flags.http.tls_key_file, "Its private key, PEM")->type_name("FILE");

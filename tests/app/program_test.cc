@@ -148,18 +148,6 @@ TEST_F(ProgramTest, AFaultyChatTemplateIsNamed) {
   EXPECT_THAT(missing.err, HasSubstr("spry: --chat-template no.jinja cannot be opened: No such"));
 }
 
-TEST_F(ProgramTest, AUnixSocketHasNoHostAndNoPort) {
-  for (const std::string& other : {std::string("--port 9"), std::string("--host ::1")}) {
-    for (const std::string& flags : {"--uds s " + other, other + " --uds s"}) {
-      const ProgramResult r = Spry("serve nowhere --device null " + flags);
-      EXPECT_EQ(r.exit_code, 2) << flags;
-      EXPECT_THAT(r.err, HasSubstr("--uds")) << flags;
-      EXPECT_THAT(r.err, HasSubstr(other.substr(0, 6))) << flags;
-      EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
-    }
-  }
-}
-
 TEST_F(ProgramTest, TheServersBenchmarksExplainThemselves) {
   for (const std::string name :
        {"first_token", "inter_token", "overload", "start_and_idle", "streams", "token_cost"}) {

@@ -30,8 +30,7 @@ class SpryServer:
         self.log = ROOT / f"build/log/{log}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         command = [str(spry), "serve", model or demo_model(), "--served-model-name", NAME]
-        command += [] if "--uds" in flags else ["--port", str(port)]
-        command += map(str, flags)
+        command += ["--port", str(port), *map(str, flags)]
         self.started = time.monotonic()
         with self.log.open("w") as stderr:
             self.process = subprocess.Popen(
