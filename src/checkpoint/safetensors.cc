@@ -68,8 +68,8 @@ class HeaderReader {
         SPRY_RETURN_IF_ERROR(CheckMetadata(field.value));
         continue;
       }
-      SPRY_ASSIGN_OR_RETURN(HeaderEntry entry, ReadEntry(field.key, field.value));
-      entries.push_back(std::move(entry));
+      SPRY_ASSIGN_OR_RETURN(const HeaderEntry entry, ReadEntry(field.key, field.value));
+      entries.push_back(entry);
     }
     std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
       return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

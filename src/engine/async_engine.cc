@@ -23,6 +23,7 @@ constexpr int kUnreadSteps = 4;
 // Nothing may get lost: where memory is short it waits for some. What could not be put in is whole.
 template <typename Item>
 void Enqueue(Item item, moodycamel::ConcurrentQueue<Item>& queue) {
+  // NOLINTNEXTLINE(bugprone-use-after-move): moved from only where it was put in
   while (!queue.enqueue(std::move(item))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

@@ -45,8 +45,7 @@ std::shared_ptr<const LogitRules> MakeLogitRules(const SamplingParams& sampling,
                    .bad_words = sampling.bad_words,
                    .mask = std::move(mask)};
   std::ranges::sort(rules.allowed);
-  const auto repeated = std::ranges::unique(rules.allowed);
-  rules.allowed.erase(repeated.begin(), repeated.end());
+  rules.allowed.erase(std::unique(rules.allowed.begin(), rules.allowed.end()), rules.allowed.end());
   return rules.any() ? std::make_shared<const LogitRules>(std::move(rules)) : nullptr;
 }
 

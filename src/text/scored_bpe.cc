@@ -20,7 +20,7 @@ Result<std::unique_ptr<TokenModel>> ScoredBpe::Create(const VocabSource& source)
   SPRY_RETURN_IF_ERROR(CheckScores(source));
   SPRY_ASSIGN_OR_RETURN(PieceTable pieces, PieceTable::WithRoomFor(source.pieces));
   SPRY_ASSIGN_OR_RETURN(UnknownText unknown, UnknownText::Create(source));
-  std::unique_ptr<ScoredBpe> bpe(new ScoredBpe(std::move(pieces), std::move(unknown)));
+  std::unique_ptr<ScoredBpe> bpe(new ScoredBpe(std::move(pieces), unknown));
   bpe->scores_ = source.scores;
   bpe->unused_ = source.unused;
   bpe->unused_.resize(source.pieces.size());

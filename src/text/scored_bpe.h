@@ -51,7 +51,7 @@ class ScoredBpe : public TokenModel {
     std::unordered_map<int32_t, std::pair<std::string_view, std::string_view>> parts;
   };
   ScoredBpe(PieceTable pieces, UnknownText unknown)
-      : pieces_(std::move(pieces)), unknown_(std::move(unknown)) {}
+      : pieces_(std::move(pieces)), unknown_(unknown) {}
   void AddCandidate(int32_t left, int32_t right, Scratch& scratch) const;
   void MergeAll(Scratch& scratch) const;
   void Emit(std::string_view text, const Scratch& scratch, UnknownText::Run& run,

@@ -64,7 +64,7 @@ Result<std::unique_ptr<TokenModel>> Unigram::Create(const VocabSource& source) {
   for (size_t id = 0; id < matches.size(); ++id) {
     if (matches[id]) pieces.emplace_back(source.pieces[id], static_cast<int32_t>(id));
   }
-  std::unique_ptr<Unigram> model(new Unigram(PrefixTrie(std::move(pieces)), std::move(unknown)));
+  std::unique_ptr<Unigram> model(new Unigram(PrefixTrie(std::move(pieces)), unknown));
   model->scores_ = source.scores;
   model->sentence_piece_ = source.unigram_of_sentence_piece;
   model->user_defined_.resize(matches.size());

@@ -41,8 +41,7 @@ class Unigram : public TokenModel {
     std::vector<Place> places;
     std::vector<std::pair<int32_t, int32_t>> path;  // where a piece ends and its id, backwards
   };
-  Unigram(PrefixTrie trie, UnknownText unknown)
-      : trie_(std::move(trie)), unknown_(std::move(unknown)) {}
+  Unigram(PrefixTrie trie, UnknownText unknown) : trie_(std::move(trie)), unknown_(unknown) {}
   void FindPath(std::string_view word, Scratch& scratch) const;
   static void StartSumsAnew(size_t at, size_t last, std::vector<Place>& places);
   int32_t Find(std::string_view text) const;

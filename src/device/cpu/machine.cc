@@ -1,5 +1,6 @@
 #include "device/cpu/machine.h"
 
+#include <cpuid.h>
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -69,13 +70,18 @@ int CountListed(const std::string& list) {
   return count;
 }
 
+// clang's __builtin_cpu_supports does not know it.
+bool HasF16c() {
+  unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 }  // namespace
 
 CpuFeatures DetectCpuFeatures() {
   __builtin_cpu_init();
   CpuFeatures features;
-  features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                  __builtin_cpu_supports("f16c");
+  features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
   features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") &&
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512vl");
