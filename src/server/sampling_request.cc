@@ -123,7 +123,7 @@ void ReadRules(RequestFields& fields, const ServedModel& model, SamplingParams& 
     }
     // Each answer has a copy: as many as the vocabulary has are enough.
     std::ranges::sort(*allowed);
-    allowed->erase(std::ranges::unique(*allowed).begin(), allowed->end());
+    allowed->erase(std::unique(allowed->begin(), allowed->end()), allowed->end());
     allowed->shrink_to_fit();
     sampling.allowed_token_ids = *std::move(allowed);
   }
