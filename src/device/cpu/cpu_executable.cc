@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstring>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace spry {
 namespace {
@@ -20,11 +21,6 @@ int64_t CheckpointBytes(const Program& program, const OpRecord& op, std::vector<
     }
   }
   return bytes;
-}
-
-int64_t NowNanos() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::nanoseconds(now).count();
 }
 
 void CountWork(const StepState& state, ProfiledStep& profiled) {
@@ -97,12 +93,13 @@ void CpuExecutable::RunCalls(const void* context, Worker& worker) {
 void CpuExecutable::RunProfiledCalls(const void* context, Worker& worker) {
   const CpuExecutable& self = *static_cast<const CpuExecutable*>(context);
   ProfiledStep& profiled = *self.profiled_;
+  const SteadyClock clock;
   const bool records = worker.index() == 0;
-  if (records) profiled.begin_ns = NowNanos();
+  if (records) profiled.begin_ns = clock.NowNanos();
   for (size_t i = 0; i < self.calls_.size(); ++i) {
     self.calls_[i].run(self.calls_[i].args, self.ring_.state(), worker);
     worker.Barrier();
-    if (records) profiled.op_end_ns[i] = NowNanos();
+    if (records) profiled.op_end_ns[i] = clock.NowNanos();
   }
   if (records) CountWork(self.ring_.state(), profiled);
 }

@@ -1,42 +1,26 @@
 #include <immintrin.h>
 
+#include "device/cpu/simd/product_chains.h"
 #include "device/cpu/simd/speed_kernels.h"
 
 namespace spry {
 namespace {
 
-constexpr int kChains = 12;  // more than the latency of a product times the units that make them
+constexpr int kChains = 12;
 
 void MultiplyFloats(int64_t rounds) {
-  __m256 factor = _mm256_set1_ps(1e-3f);
-  __m256 sums[kChains] = {};
-#pragma GCC unroll 12
-  for (int i = 0; i < kChains; ++i) asm volatile("" : "+x"(sums[i]));  // not one chain
-  for (int64_t r = 0; r < rounds; ++r) {
-    asm volatile("" : "+x"(factor));  // not known, so nothing is folded
-#pragma GCC unroll 12
-    for (int i = 0; i < kChains; ++i) sums[i] = _mm256_fmadd_ps(factor, factor, sums[i]);
-  }
-#pragma GCC unroll 12
-  for (int i = 0; i < kChains; ++i) asm volatile("" : : "x"(sums[i]));
+  RunChains<kChains, __m256>(rounds, _mm256_set1_ps(1e-3f), [](__m256 sum, __m256 factor) {
+    return _mm256_fmadd_ps(factor, factor, sum);
+  });
 }
 
 void MultiplyBytes(int64_t rounds) {
-  __m256i factor = _mm256_set1_epi8(1);
   const __m256i ones = _mm256_set1_epi16(1);
-  __m256i sums[kChains] = {};
-#pragma GCC unroll 12
-  for (int i = 0; i < kChains; ++i) asm volatile("" : "+x"(sums[i]));  // not one chain
-  for (int64_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kChains; ++i) {
-      asm volatile("" : "+x"(factor));
-      const __m256i pairs = _mm256_maddubs_epi16(factor, factor);
-      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(pairs, ones));
-    }
-  }
-#pragma GCC unroll 12
-  for (int i = 0; i < kChains; ++i) asm volatile("" : : "x"(sums[i]));
+  RunChains<kChains, __m256i>(rounds, _mm256_set1_epi8(1), [ones](__m256i sum, __m256i factor) {
+    asm volatile("" : "+x"(factor));  // or all chains would share their pairs
+    const __m256i pairs = _mm256_maddubs_epi16(factor, factor);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+  });
 }
 
 }  // namespace

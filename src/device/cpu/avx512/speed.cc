@@ -1,24 +1,17 @@
 #include <immintrin.h>
 
+#include "device/cpu/simd/product_chains.h"
 #include "device/cpu/simd/speed_kernels.h"
 
 namespace spry {
 namespace {
 
-constexpr int kChains = 24;  // more than the latency of a product times the units that make them
+constexpr int kChains = 24;
 
 void MultiplyFloats(int64_t rounds) {
-  __m512 factor = _mm512_set1_ps(1e-3f);
-  __m512 sums[kChains] = {};
-#pragma GCC unroll 24
-  for (int i = 0; i < kChains; ++i) asm volatile("" : "+v"(sums[i]));  // not one chain
-  for (int64_t r = 0; r < rounds; ++r) {
-    asm volatile("" : "+v"(factor));  // not known, so nothing is folded
-#pragma GCC unroll 24
-    for (int i = 0; i < kChains; ++i) sums[i] = _mm512_fmadd_ps(factor, factor, sums[i]);
-  }
-#pragma GCC unroll 24
-  for (int i = 0; i < kChains; ++i) asm volatile("" : : "v"(sums[i]));
+  RunChains<kChains, __m512>(rounds, _mm512_set1_ps(1e-3f), [](__m512 sum, __m512 factor) {
+    return _mm512_fmadd_ps(factor, factor, sum);
+  });
 }
 
 }  // namespace

@@ -1,24 +1,17 @@
 #include <immintrin.h>
 
+#include "device/cpu/simd/product_chains.h"
 #include "device/cpu/simd/speed_kernels.h"
 
 namespace spry {
 namespace {
 
-constexpr int kChains = 24;  // more than the latency of a product times the units that make them
+constexpr int kChains = 24;
 
 void MultiplyBytes(int64_t rounds) {
-  __m512i factor = _mm512_set1_epi8(1);
-  __m512i sums[kChains] = {};
-#pragma GCC unroll 24
-  for (int i = 0; i < kChains; ++i) asm volatile("" : "+v"(sums[i]));  // not one chain
-  for (int64_t r = 0; r < rounds; ++r) {
-    asm volatile("" : "+v"(factor));
-#pragma GCC unroll 24
-    for (int i = 0; i < kChains; ++i) sums[i] = _mm512_dpbusd_epi32(sums[i], factor, factor);
-  }
-#pragma GCC unroll 24
-  for (int i = 0; i < kChains; ++i) asm volatile("" : : "v"(sums[i]));
+  RunChains<kChains, __m512i>(rounds, _mm512_set1_epi8(1), [](__m512i sum, __m512i factor) {
+    return _mm512_dpbusd_epi32(sum, factor, factor);
+  });
 }
 
 }  // namespace
