@@ -26,6 +26,7 @@ namespace json = boost::json;
 
 constexpr double kQuietTail = 1.02;  // p99/p50 of fixed work on a machine left alone
 constexpr int64_t kMaxReservedSteps = 1 << 24;
+constexpr int64_t kMaxProfiledSteps = 4096;
 constexpr int kPercentages[] = {10, 25, 50, 75, 90, 99};
 
 struct LatencyFlags {
@@ -40,8 +41,6 @@ struct LatencyFlags {
   std::string output_json;
   std::string profile;
 };
-
-constexpr int64_t kMaxProfiledSteps = 4096;
 
 struct Latencies {
   std::vector<double> seconds;  // per iteration
@@ -193,6 +192,7 @@ Result<int> RunLatency(const LatencyFlags& flags) {
   SPRY_RETURN_IF_ERROR(CheckWritable(flags.output_json));
   SPRY_RETURN_IF_ERROR(CheckWritable(flags.profile));
   SPRY_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(flags.device, flags.model));
+  // A device that cannot do it says so before the work.
   if (!flags.profile.empty()) SPRY_RETURN_IF_ERROR(model.engine->runner().Profile(nullptr));
   SPRY_ASSIGN_OR_RETURN(const std::vector<GenerationRequest> requests, MakeRequests(flags, model));
   Latencies latencies;

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -67,9 +66,10 @@ std::string_view FlagOf(std::string_view argument) {
   return argument.substr(0, argument.find('='));
 }
 
-std::optional<std::string_view> InsteadOf(std::string_view argument) {
+// Empty: nothing is known of it.
+std::string_view InsteadOf(std::string_view argument) {
   const auto* found = std::ranges::find(kForeignFlags, FlagOf(argument), &ForeignFlag::flag);
-  return found == std::end(kForeignFlags) ? std::nullopt : std::optional(found->instead);
+  return found == std::end(kForeignFlags) ? std::string_view() : found->instead;
 }
 
 // "spry serve", of the last command that was understood.
@@ -98,8 +98,7 @@ std::string Message(const CLI::App& parser, const CLI::ParseError& error,
                     std::span<const char* const> arguments) {
   const std::vector<std::string_view> left = LeftOver(parser, arguments);
   for (const std::string_view argument : left) {
-    const auto instead = InsteadOf(argument);
-    if (instead) return fmt::format("there is no flag {}; {}", FlagOf(argument), *instead);
+    if (!InsteadOf(argument).empty()) return ExplainFlag(argument);
   }
   const std::string what = error.what();
   const bool has_extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -107,7 +106,7 @@ std::string Message(const CLI::App& parser, const CLI::ParseError& error,
   const bool lacks_command = what.find("subcommand is required") != std::string::npos;
   if (!left.empty() && (lacks_command || has_extras)) {
     const std::string_view first = left.front();
-    if (first.starts_with('-')) return fmt::format("there is no flag {}", FlagOf(first));
+    if (first.starts_with('-')) return ExplainFlag(first);
     if (lacks_command) return fmt::format("there is no command '{}'", first);
     return fmt::format(
         "'{}' was not expected; a flag that takes several values is given once for "
@@ -118,6 +117,12 @@ std::string Message(const CLI::App& parser, const CLI::ParseError& error,
 }
 
 }  // namespace
+
+std::string ExplainFlag(std::string_view argument) {
+  const std::string_view instead = InsteadOf(argument);
+  return fmt::format("there is no flag {}{}{}", FlagOf(argument), instead.empty() ? "" : "; ",
+                     instead);
+}
 
 std::string ExplainError(const CLI::App& parser, const CLI::ParseError& error,
                          std::span<const char* const> arguments) {

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace CLI {
 class App;
@@ -15,5 +16,8 @@ namespace spry {
 // `parser` after it threw `error` over `arguments`, the program's name not among them.
 std::string ExplainError(const CLI::App& parser, const CLI::ParseError& error,
                          std::span<const char* const> arguments);
+
+// Of a flag that does not exist.
+std::string ExplainFlag(std::string_view argument);
 
 }  // namespace spry

@@ -79,7 +79,7 @@ int Run(int argc, char** argv) {
   } catch (const CLI::Success& wanted) {  // --help, --version
     const auto unknown = std::find_if(argv + 1, argv + argc, IsUnknownShortFlag);
     if (unknown != argv + argc) {
-      return Fail(kExitUsage, fmt::format("there is no flag {} (see spry --help)", *unknown));
+      return Fail(kExitUsage, ExplainFlag(*unknown) + " (see spry --help)");
     }
     std::ostringstream text;
     const int code = parser.exit(wanted, text, text);
