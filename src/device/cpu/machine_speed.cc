@@ -51,11 +51,10 @@ double Seconds(WorkerPool* pool, const Task& task) {
 
 // Repeats a second of one worker. pool null: this thread alone.
 double Rate(WorkerPool* pool, Task task) {
+  // This thread alone finds how often: on a busy machine an empty run of the pool may take a try's
+  // time.
+  while (Seconds(nullptr, task) < kTrySeconds / 2) task.repeats *= 2;
   double seconds = Seconds(pool, task);  // also brings in what is read
-  while (seconds < kTrySeconds / 2) {
-    task.repeats *= 2;
-    seconds = Seconds(pool, task);
-  }
   for (int i = 0; i < kTries; ++i) seconds = std::min(seconds, Seconds(pool, task));
   return static_cast<double>(task.repeats) / seconds;
 }
