@@ -79,6 +79,22 @@ TEST_F(MachineTest, TheTightestGroupLimits) {
   EXPECT_EQ(limits.memory_used_bytes, 300);
 }
 
+TEST_F(MachineTest, LimitsOfFormerHierarchies) {
+  const std::string self = Write("self", "4:memory:/a/b\n3:cpu,cpuacct:/c\n2:cpuset:/\n0::/\n");
+  Write("cg/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("cg/memory/a/memory.limit_in_bytes", "4096\n");
+  Write("cg/memory/a/memory.usage_in_bytes", "123\n");
+  Write("cg/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("cg/cpu/c/cpu.cfs_quota_us", "150000\n");
+  Write("cg/cpu/c/cpu.cfs_period_us", "100000\n");
+  Write("cg/cpu/cpu.cfs_quota_us", "-1\n");
+  Write("cg/cpu/cpu.cfs_period_us", "100000\n");
+  const CgroupLimits limits = ReadCgroupLimits(self, Path("cg"));
+  EXPECT_EQ(limits.cpus, 1.5);
+  EXPECT_EQ(limits.memory_bytes, 4096);
+  EXPECT_EQ(limits.memory_used_bytes, 123);
+}
+
 TEST_F(MachineTest, NoGroupsNoLimits) {
   const std::string v1 = Write("self", "12:cpu:/elsewhere\n");
   const CgroupLimits limits = ReadCgroupLimits(v1, Path("nothing"));

@@ -40,13 +40,49 @@ std::optional<double> ReadCpuMax(const std::string& path) {
   return std::nullopt;
 }
 
-// The process's group in the v2 hierarchy: the line "0::/path".
-std::optional<std::string> OwnGroup(const std::string& self_cgroup) {
+// v1: a quota per period in microseconds; -1 is no limit.
+std::optional<double> ReadCpuQuota(const std::string& folder) {
+  const std::optional<int64_t> quota = ReadNumber(folder + "cpu.cfs_quota_us");
+  const std::optional<int64_t> period = ReadNumber(folder + "cpu.cfs_period_us");
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+// The process's group in the hierarchy of a controller, from lines like "4:cpu,cpuacct:/path". The
+// v2 hierarchy names no controller.
+std::optional<std::string> OwnGroup(const std::string& self_cgroup, const std::string& controller) {
   std::ifstream file(self_cgroup);
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("0::/")) return line.substr(3);
+    const size_t names = line.find(':') + 1;
+    const size_t path = line.find(":/", names);
+    if (path == std::string::npos) continue;
+    const std::string listed = "," + line.substr(names, path - names) + ",";
+    if (listed.find("," + controller + ",") != std::string::npos) return line.substr(path + 1);
   }
   return std::nullopt;
+}
+
+// Calls `visit` with the folder of the group and of each above it: a limit holds for all groups
+// below. In a container the own group may look like "/".
+template <typename Visit>
+void VisitGroups(const std::string& root, std::string group, const Visit& visit) {
+  while (true) {
+    visit(root + group + (group.ends_with("/") ? "" : "/"));
+    if (group == "/") return;
+    const size_t slash = group.rfind('/');
+    group = slash == 0 ? "/" : group.substr(0, slash);
+  }
+}
+
+void Tighten(std::optional<double> cpus, CgroupLimits& limits) {
+  if (cpus) limits.cpus = std::min(*cpus, limits.cpus.value_or(*cpus));
+}
+
+void Tighten(std::optional<int64_t> bytes, const std::string& used_file, CgroupLimits& limits) {
+  constexpr int64_t kNoLimit = int64_t{1} << 62;  // v1 writes the largest number of whole pages
+  if (!bytes || *bytes >= limits.memory_bytes.value_or(kNoLimit)) return;
+  limits.memory_bytes = bytes;
+  limits.memory_used_bytes = ReadNumber(used_file);
 }
 
 // "32768K" or "32M".
@@ -134,24 +170,23 @@ std::vector<CacheLevel> ReadCaches(const std::string& topology_root) {
 
 CgroupLimits ReadCgroupLimits(const std::string& self_cgroup, const std::string& cgroup_root) {
   CgroupLimits limits;
-  std::optional<std::string> group = OwnGroup(self_cgroup);
-  if (!group) return limits;
-  // A limit holds for all groups below it. In a container the own group may look like "/".
-  while (true) {
-    const std::string folder = cgroup_root + *group + (group->ends_with("/") ? "" : "/");
-    if (const auto cpus = ReadCpuMax(folder + "cpu.max"); cpus) {
-      limits.cpus = std::min(*cpus, limits.cpus.value_or(*cpus));
-    }
-    if (const auto bytes = ReadNumber(folder + "memory.max"); bytes) {
-      if (!limits.memory_bytes || *bytes < *limits.memory_bytes) {
-        limits.memory_bytes = bytes;
-        limits.memory_used_bytes = ReadNumber(folder + "memory.current");
-      }
-    }
-    if (*group == "/") return limits;
-    const size_t slash = group->rfind('/');
-    *group = slash == 0 ? "/" : group->substr(0, slash);
+  if (const auto group = OwnGroup(self_cgroup, ""); group) {
+    VisitGroups(cgroup_root, *group, [&limits](const std::string& folder) {
+      Tighten(ReadCpuMax(folder + "cpu.max"), limits);
+      Tighten(ReadNumber(folder + "memory.max"), folder + "memory.current", limits);
+    });
   }
+  if (const auto group = OwnGroup(self_cgroup, "cpu"); group) {
+    VisitGroups(cgroup_root + "/cpu", *group,
+                [&limits](const std::string& folder) { Tighten(ReadCpuQuota(folder), limits); });
+  }
+  if (const auto group = OwnGroup(self_cgroup, "memory"); group) {
+    VisitGroups(cgroup_root + "/memory", *group, [&limits](const std::string& folder) {
+      Tighten(ReadNumber(folder + "memory.limit_in_bytes"), folder + "memory.usage_in_bytes",
+              limits);
+    });
+  }
+  return limits;
 }
 
 MemoryInfo ReadMemoryInfo(const std::string& meminfo) {

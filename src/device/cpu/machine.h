@@ -33,7 +33,8 @@ struct CacheLevel {
 };
 std::vector<CacheLevel> ReadCaches(const std::string& topology_root);
 
-// The tightest cgroup v2 limits on this process, in CPUs and in bytes; nothing without a limit.
+// The tightest cgroup limits (v1 and v2) on this process, in CPUs and in bytes; nothing without a
+// limit.
 struct CgroupLimits {
   std::optional<double> cpus;
   std::optional<int64_t> memory_bytes;
