@@ -8,9 +8,10 @@ namespace spry {
 namespace {
 
 CpuFeatures FeaturesOf(CpuIsa isa) {
-  const CpuFeatures features = DetectCpuFeatures();
-  return isa == CpuIsa::kAuto || isa == CpuIsa::kAvx512 ? features
-                                                        : CpuFeatures{.avx2 = features.avx2};
+  CpuFeatures features = DetectCpuFeatures();
+  if (isa == CpuIsa::kAvx512) features.amx = false;
+  const bool wide = isa == CpuIsa::kAuto || isa == CpuIsa::kAvx512 || isa == CpuIsa::kAmx;
+  return wide ? features : CpuFeatures{.avx2 = features.avx2};
 }
 
 }  // namespace

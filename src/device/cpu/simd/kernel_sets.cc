@@ -85,4 +85,10 @@ CpuAttentionBackend Avx512Attention() {
   return backend;
 }
 
+void UseAmxKernels(KernelTable& table) {
+  table[static_cast<int>(OpId::kLinear)] = BindAvx512Linear;
+}
+
+CpuAttentionBackend AmxAttention() { return Avx512Attention(); }
+
 }  // namespace spry

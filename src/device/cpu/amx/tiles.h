@@ -1,0 +1,48 @@
+// AMX: eight tile registers of at most 16 rows of 64 bytes. A product adds A B to C, where
+//   C  M rows of up to 16 f32 (or int32)
+//   A  M rows of up to 32 bf16 (or 64 bytes), K ascending
+//   B  a row for each pair of k (or for each four): up to 16 columns x (w[2j], w[2j + 1])
+// which is how panels of weights and tiles of keys lie in memory, so that B is loaded as it is.
+//
+// An element of a bf16 product is c + (even + odd): two chains of fma that start at zero, over the
+// first and over the second k of each pair, ascending; subnormals count as zero. (The manual leaves
+// it open; tests/device_linear holds it.) A product takes about as many cycles as A or B has rows,
+// whichever is more.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "device/cpu/simd/always_inline.h"
+
+namespace spry {
+
+inline constexpr int kTileRows = 16;
+inline constexpr int kTileBytes = 64;  // of a row
+
+// The memory operand of ldtilecfg.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};  // by tile register
+  uint8_t rows[16] = {};
+
+  void Set(int tile, int tile_rows, int bytes) {
+    rows[tile] = static_cast<uint8_t>(tile_rows);
+    row_bytes[tile] = static_cast<uint16_t>(bytes);
+  }
+};
+
+// Holds the tile registers of this thread in some shapes. A thread that holds them pays for them at
+// every switch, so nobody holds them longer than a call.
+class TileScope {
+ public:
+  SPRY_INLINE explicit TileScope(const TileShapes& shapes) { _tile_loadconfig(&shapes); }
+  SPRY_INLINE ~TileScope() { _tile_release(); }
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+};
+
+}  // namespace spry
