@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "device/cpu/machine.h"
 #include "device/cpu/simd/linear.h"
 #include "ops/linear.h"
 #include "tensor/dequantize.h"
@@ -187,6 +188,7 @@ class LinearRig {
 struct KernelVariant {
   std::string name;
   LinearKernels kernels;
+  bool bf16_products = false;  // of quantised weights: int8 otherwise
 };
 inline std::vector<KernelVariant> KernelVariants() {
   std::vector<KernelVariant> variants;
@@ -202,6 +204,10 @@ inline std::vector<KernelVariant> KernelVariants() {
     if (vnni) AddAvx512VnniLinear(kernels);
     if (bf16) AddAvx512Bf16Linear(kernels);
     if (vnni || bf16) variants.push_back({"avx512_vnni_bf16", kernels});
+    if (DetectCpuFeatures().amx) {
+      AddAmxLinear(kernels);
+      variants.push_back({"amx", kernels, /*bf16_products=*/true});
+    }
   }
   return variants;
 }

@@ -81,7 +81,8 @@ bool HasF16c() {
 // Leaf 7 of cpuid; __builtin_cpu_supports of gcc 12 and clang 14 does not know AMX.
 bool HasAmx() {
   constexpr unsigned int kBf16 = 1u << 22, kTiles = 1u << 24, kInt8 = 1u << 25;
-  constexpr unsigned int kAll = kBf16 | kTiles | kInt8;
+  constexpr unsigned int kAvx512Fp16 = 1u << 23;  // no machine has AMX without it
+  constexpr unsigned int kAll = kBf16 | kTiles | kInt8 | kAvx512Fp16;
   unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAll) != kAll) return false;
   // arch_prctl(2): leave for the tiles' data, for all threads from now on.

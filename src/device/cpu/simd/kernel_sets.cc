@@ -25,6 +25,12 @@ LinearKernels MakeAvx512Linear() {
   return kernels;
 }
 
+LinearKernels MakeAmxLinear() {
+  LinearKernels kernels = MakeAvx512Linear();
+  AddAmxLinear(kernels);
+  return kernels;
+}
+
 Result<BoundCall> BindAvx2Linear(const OpRecord& op, BindContext& context) {
   static const LinearKernels kKernels = MakeAvx2Linear();
   return BindLinear(op, context, kKernels);
@@ -32,6 +38,11 @@ Result<BoundCall> BindAvx2Linear(const OpRecord& op, BindContext& context) {
 
 Result<BoundCall> BindAvx512Linear(const OpRecord& op, BindContext& context) {
   static const LinearKernels kKernels = MakeAvx512Linear();
+  return BindLinear(op, context, kKernels);
+}
+
+Result<BoundCall> BindAmxLinear(const OpRecord& op, BindContext& context) {
+  static const LinearKernels kKernels = MakeAmxLinear();
   return BindLinear(op, context, kKernels);
 }
 
@@ -86,7 +97,7 @@ CpuAttentionBackend Avx512Attention() {
 }
 
 void UseAmxKernels(KernelTable& table) {
-  table[static_cast<int>(OpId::kLinear)] = BindAvx512Linear;
+  table[static_cast<int>(OpId::kLinear)] = BindAmxLinear;
 }
 
 CpuAttentionBackend AmxAttention() { return Avx512Attention(); }

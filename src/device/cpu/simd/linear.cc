@@ -11,6 +11,9 @@ namespace {
 // One of the stacked parts of a weight.
 struct PackedPart {
   WeightForm form = WeightForm::kF32;
+  const FormKernel* kernel = nullptr;
+  int64_t row_offset = 0;  // in a prepared row, of the activations' form that the kernel wants
+  float largest_weight = 0.0f;
   const std::byte* panels = nullptr;
   int64_t panel_bytes = 0;
   int64_t num_panels = 0;
@@ -18,8 +21,13 @@ struct PackedPart {
   int64_t num_columns = 0;
 };
 
+// A form of activations, and where it lies in a prepared row.
+struct PreparedForm {
+  RowForm form;
+  int64_t offset = 0;
+};
+
 struct LinearArgs {
-  const LinearKernels* kernels = nullptr;
   std::vector<PackedPart> parts;
   int64_t weight_bytes = 0;  // of all parts
   int64_t k = 0;
@@ -28,13 +36,9 @@ struct LinearArgs {
   Matrix residual;  // no data: none
   const float* bias = nullptr;
   Activation activation = Activation::kNone;
-  // What the parts' forms need; 0: not needed. In prepared memory a row's rounded form follows its
-  // quantised one.
-  int64_t quantized_bytes = 0;
-  int64_t rounded_bytes = 0;
+  std::vector<PreparedForm> prepared;  // all that the parts want
+  int64_t prepared_bytes = 0;          // of a row
   std::byte* const* scratch = nullptr;  // of prepared rows
-
-  int64_t prepared_bytes() const { return quantized_bytes + rounded_bytes; }
 };
 
 // Up to this many elements each worker prepares all rows for itself, which costs less than a
@@ -42,10 +46,10 @@ struct LinearArgs {
 constexpr int64_t kOwnElements = 8192;
 
 void PrepareRows(const LinearArgs& args, Share rows, std::byte* prepared) {
-  for (int64_t r = rows.begin; r < rows.end; ++r, prepared += args.prepared_bytes()) {
-    const float* x = args.x.Row(r);
-    if (args.quantized_bytes != 0) args.kernels->quantize(x, args.k, prepared);
-    if (args.rounded_bytes != 0) args.kernels->round(x, args.k, prepared + args.quantized_bytes);
+  for (int64_t r = rows.begin; r < rows.end; ++r, prepared += args.prepared_bytes) {
+    for (const PreparedForm& form : args.prepared) {
+      form.form.prepare(args.x.Row(r), args.k, prepared + form.offset);
+    }
   }
 }
 
@@ -72,67 +76,48 @@ Slice SliceOf(int64_t rows, const Worker& worker) {
 
 // The prepared form of the slice's first row.
 const std::byte* PrepareActivations(const LinearArgs& args, const Slice& slice, Worker& worker) {
-  if (args.prepared_bytes() == 0) return nullptr;
+  if (args.prepared_bytes == 0) return nullptr;
   const int64_t rows = slice.rows.end - slice.rows.begin;
-  const bool fits = rows * args.prepared_bytes() <= static_cast<int64_t>(worker.scratch().size());
+  const bool fits = rows * args.prepared_bytes <= kWorkerScratchBytes - kLinearScratchBytes;
   if (fits && (slice.members == 1 || rows * args.k <= kOwnElements)) {
     PrepareRows(args, slice.rows, worker.scratch().data());
     return worker.scratch().data();
   }
-  std::byte* prepared = *args.scratch + slice.rows.begin * args.prepared_bytes();
+  std::byte* prepared = *args.scratch + slice.rows.begin * args.prepared_bytes;
   const Share own = {.begin = rows * slice.member / slice.members,
                      .end = rows * (slice.member + 1) / slice.members};
   PrepareRows(args, {slice.rows.begin + own.begin, slice.rows.begin + own.end},
-              prepared + own.begin * args.prepared_bytes());
+              prepared + own.begin * args.prepared_bytes);
   if (slice.members > 1) worker.Barrier();
   return prepared;
 }
 
-// A worker's rows of x in the form that a part wants.
-struct Activations {
-  const std::byte* data = nullptr;
-  int64_t stride = 0;  // bytes
-};
-
-Activations ActivationsFor(const LinearArgs& args, WeightForm form, int64_t first_row,
-                           const std::byte* prepared) {
-  if (IsQuantizedForm(form)) return {prepared, args.prepared_bytes()};
-  if (form == WeightForm::kBF16) return {prepared + args.quantized_bytes, args.prepared_bytes()};
-  return {reinterpret_cast<const std::byte*>(args.x.Row(first_row)),
-          args.x.stride * int64_t{sizeof(float)}};
-}
-
-// Some panels of a part times some rows. Panel by panel, so that the weights stay in the first
-// cache while the rows pass.
+// Some panels of a part times some rows, of which the first is prepared at `prepared`.
 void RunPanels(const LinearArgs& args, const PackedPart& part, Share panels, Share rows,
-               const std::byte* prepared) {
-  const int form = static_cast<int>(part.form);
-  const int64_t num_rows = rows.end - rows.begin;
-  const int64_t tile_rows = args.kernels->tile_rows[form];
-  const int64_t num_tiles = (num_rows + tile_rows - 1) / tile_rows;
-  const Activations x = ActivationsFor(args, part.form, rows.begin, prepared);
-  LinearTile tile = {.k = args.k,
-                     .x_stride = x.stride,
-                     .y_stride = args.y.stride,
-                     .residual_stride = args.residual.stride,
-                     .activation = args.activation};
-  for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-    const int64_t column = part.first_column + panel * kPanelRows;
-    tile.panel = part.panels + panel * part.panel_bytes;
-    tile.columns = std::min<int64_t>(kPanelRows, part.num_columns - panel * kPanelRows);
-    if (args.bias != nullptr) tile.bias = args.bias + column;
-    for (int64_t i = 0; i < num_tiles; ++i) {
-      // Rows are spread evenly over the tiles.
-      const int64_t row = num_rows * i / num_tiles;
-      const int64_t count = num_rows * (i + 1) / num_tiles - row;
-      tile.x = x.data + row * x.stride;
-      tile.y = args.y.Row(rows.begin + row) + column;
-      if (args.residual.data != nullptr) {
-        tile.residual = args.residual.Row(rows.begin + row) + column;
-      }
-      args.kernels->tiles[form][count - 1](tile);
-    }
-  }
+               const std::byte* prepared, Worker& worker) {
+  const int64_t skipped = panels.begin * kPanelRows;
+  const int64_t column = part.first_column + skipped;
+  const int64_t columns = std::min(panels.end * kPanelRows, part.num_columns) - skipped;
+  if (columns <= 0) return;
+  const bool as_is = part.kernel->rows.prepare == nullptr;
+  const bool residual = args.residual.data != nullptr;
+  part.kernel->multiply(
+      {.first = {.panel = part.panels + panels.begin * part.panel_bytes,
+                 .k = args.k,
+                 .x = as_is ? reinterpret_cast<const std::byte*>(args.x.Row(rows.begin))
+                            : prepared + part.row_offset,
+                 .x_stride = as_is ? args.x.stride * int64_t{sizeof(float)} : args.prepared_bytes,
+                 .y = args.y.Row(rows.begin) + column,
+                 .y_stride = args.y.stride,
+                 .columns = columns,
+                 .bias = args.bias != nullptr ? args.bias + column : nullptr,
+                 .residual = residual ? args.residual.Row(rows.begin) + column : nullptr,
+                 .residual_stride = args.residual.stride,
+                 .activation = args.activation},
+       .panel_bytes = part.panel_bytes,
+       .rows = rows.end - rows.begin,
+       .largest_weight = part.largest_weight,
+       .scratch = worker.scratch().last(kLinearScratchBytes).data()});
 }
 
 void RunLinear(const void* kept, const StepState& state, Worker& worker) {
@@ -150,7 +135,7 @@ void RunLinear(const void* kept, const StepState& state, Worker& worker) {
       const int64_t nearest = (byte - before + part.panel_bytes / 2) / part.panel_bytes;
       return std::clamp<int64_t>(nearest, 0, part.num_panels);
     };
-    RunPanels(args, part, {panel_at(begin), panel_at(end)}, slice.rows, prepared);
+    RunPanels(args, part, {panel_at(begin), panel_at(end)}, slice.rows, prepared, worker);
     before += part.num_panels * part.panel_bytes;
   }
 }
@@ -159,51 +144,77 @@ struct PackJob {
   RawWeight weight;
   WeightForm form = WeightForm::kF32;
   std::byte* panels = nullptr;
+  float (*largest_weight)(const std::byte* panel, int64_t k) = nullptr;
+  std::vector<float> largest;  // by panel
 };
 
 void RunPack(const void* context, Worker& worker) {
-  const PackJob& job = *static_cast<const PackJob*>(context);
-  const int64_t panel_bytes = PanelBytes(job.form, job.weight.columns);
+  PackJob& job = **static_cast<PackJob* const*>(context);
+  const int64_t k = job.weight.columns;
+  const int64_t panel_bytes = PanelBytes(job.form, k);
   const Share share = ShareOf(NumPanels(job.weight.rows), worker);
   for (int64_t panel = share.begin; panel < share.end; ++panel) {
-    PackPanel(job.weight, job.form, panel, job.panels + panel * panel_bytes);
+    std::byte* at = job.panels + panel * panel_bytes;
+    PackPanel(job.weight, job.form, panel, at);
+    if (job.largest_weight != nullptr) job.largest[panel] = job.largest_weight(at, k);
   }
 }
 
 // Reads, repacks and drops the checkpoint's tensor.
-Status PackPart(const WeightHandle& handle, const PackedPart& part, int64_t columns,
-                std::byte* panels, BindContext& context) {
+Status PackPart(const WeightHandle& handle, int64_t k, std::byte* panels, PackedPart& part,
+                BindContext& context) {
   SPRY_ASSIGN_OR_RETURN(const HostTensor tensor, context.ReadPart(handle));
-  const PackJob job = {.weight = {.dtype = tensor.dtype,
-                                  .rows = part.num_columns,
-                                  .columns = columns,
-                                  .data = tensor.data.data()},
-                       .form = part.form,
-                       .panels = panels};
-  context.pool().Run(RunPack, &job);
+  PackJob job = {.weight = {.dtype = tensor.dtype,
+                            .rows = part.num_columns,
+                            .columns = k,
+                            .data = tensor.data.data()},
+                 .form = part.form,
+                 .panels = panels,
+                 .largest_weight = part.kernel->largest_weight,
+                 .largest = std::vector<float>(part.num_panels)};
+  PackJob* const shared = &job;
+  context.pool().Run(RunPack, &shared);
+  part.panels = panels;
+  part.largest_weight = std::ranges::max(job.largest);
   return {};
 }
 
-Status PackWeight(const WeightRecord& record, BindContext& context, LinearArgs& args) {
+// The offset of `form` in a prepared row, to which it is added unless it is there.
+int64_t OffsetOf(const RowForm& form, LinearArgs& args) {
+  for (const PreparedForm& prepared : args.prepared) {
+    if (prepared.form.prepare == form.prepare) return prepared.offset;
+  }
+  const int64_t offset = args.prepared_bytes;
+  const int64_t groups = (args.k + kGroup - 1) / kGroup;
+  args.prepared.push_back({form, offset});
+  args.prepared_bytes += (groups * form.group_bytes + 63) / 64 * 64;
+  return offset;
+}
+
+Status PackWeight(const WeightRecord& record, const LinearKernels& kernels, BindContext& context,
+                  LinearArgs& args) {
   int64_t column = 0;
   for (const WeightHandle& handle : record.parts) {
     const WeightForm form = FormOf(handle.dtype, context.program().compute);
+    const FormKernel& kernel = kernels.forms[static_cast<int>(form)];
     const int64_t rows = handle.shape[0];
     args.parts.push_back({.form = form,
+                          .kernel = &kernel,
+                          .row_offset = kernel.rows.prepare ? OffsetOf(kernel.rows, args) : 0,
                           .panel_bytes = PanelBytes(form, record.columns),
                           .num_panels = NumPanels(rows),
                           .first_column = column,
                           .num_columns = rows});
     args.weight_bytes += args.parts.back().num_panels * args.parts.back().panel_bytes;
     column += rows;
-    if (IsQuantizedForm(form)) args.quantized_bytes = QuantizedRowBytes(record.columns);
-    if (form == WeightForm::kBF16) args.rounded_bytes = RoundedRowBytes(record.columns);
   }
+  // An odd number of lines, so that the same column of many rows does not share few places in the
+  // first cache.
+  if (args.prepared_bytes % 128 == 0 && args.prepared_bytes > 0) args.prepared_bytes += 64;
   SPRY_ASSIGN_OR_RETURN(std::byte * at, context.AllocateWeights(args.weight_bytes));
   for (size_t i = 0; i < args.parts.size(); ++i) {
     PackedPart& part = args.parts[i];
-    SPRY_RETURN_IF_ERROR(PackPart(record.parts[i], part, record.columns, at, context));
-    part.panels = at;
+    SPRY_RETURN_IF_ERROR(PackPart(record.parts[i], record.columns, at, part, context));
     at += part.num_panels * part.panel_bytes;
   }
   return {};
@@ -215,8 +226,7 @@ Result<BoundCall> BindLinear(const OpRecord& op, BindContext& context,
                              const LinearKernels& kernels) {
   const LinearParams params = op.params.As<LinearParams>();
   const WeightRecord& record = context.program().weight(op.weights[0]);
-  LinearArgs args = {.kernels = &kernels,
-                     .k = record.columns,
+  LinearArgs args = {.k = record.columns,
                      .x = context.Resolve(op.inputs[0]),
                      .y = context.Resolve(op.outputs[0]),
                      .activation = params.activation};
@@ -224,8 +234,8 @@ Result<BoundCall> BindLinear(const OpRecord& op, BindContext& context,
   if (params.has_bias) {
     SPRY_ASSIGN_OR_RETURN(args.bias, context.LoadFloats(op.weights[1]));
   }
-  SPRY_RETURN_IF_ERROR(PackWeight(record, context, args));
-  const int64_t prepared = MaxRows(args.x.rows, context.limits()) * args.prepared_bytes();
+  SPRY_RETURN_IF_ERROR(PackWeight(record, kernels, context, args));
+  const int64_t prepared = MaxRows(args.x.rows, context.limits()) * args.prepared_bytes;
   if (prepared > 0) args.scratch = context.ShareScratch(prepared);
   return BoundCall{.op = op.id, .run = RunLinear, .args = context.Keep(std::move(args))};
 }

@@ -1,0 +1,181 @@
+// Quantised weights to bf16, as tiles of B.
+//
+// w = fma(code, d, m) in f16: d is the scale and m the minimum, or what takes the codes' bias away,
+// both times a power of two (UnitOf) that brings the weight's largest element to [2^14, 2^15]. An
+// f16 whose bits are shifted to where a bf16 has them is that number times 2^-112, rounded from 11
+// bits to 8. So an element keeps 8 bits, as if it had been made in f32 and rounded, unless it is
+// 2^29 times smaller than the largest: then it is zero.
+//
+// The halves of a 32-bit lane, which a product takes as neighbours in k, come from bytes 0 and 2 or
+// 1 and 3 of a word of codes: k and k + 2 of each four, where activations lie likewise.
+#pragma once
+
+#include <cstring>
+
+#include "device/cpu/amx/tiles.h"
+#include "device/cpu/simd/linear_tile.h"
+#include "device/cpu/simd/vec_avx512.h"
+
+namespace spry {
+
+inline constexpr int kTileGroupBytes = kPanelRows * kGroup * 2;  // of a group as bf16
+inline constexpr int kPairBytes = kPanelRows * 4;                // of two k
+
+// From the bits of an f16 to those of a bf16.
+inline constexpr int kHalfToBf16Log2 = -112;
+// Activations are multiplied by this much, so that no sum comes near what an f32 cannot hold.
+inline constexpr int kActivationLog2 = 56;
+
+SPRY_INLINE float Exp2i(int n) {
+  const uint32_t bits = static_cast<uint32_t>(n + 127) << 23;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
+// log2 of what weights are multiplied by.
+SPRY_INLINE int UnitLog2(float largest) {
+  uint32_t bits;
+  memcpy(&bits, &largest, 4);
+  const int exponent = static_cast<int>(bits >> 23) - 127;
+  return 14 - (exponent < -60 ? -60 : (exponent > 60 ? 60 : exponent));
+}
+
+// A number that no element of these 16 columns exceeds.
+template <WeightForm kForm, int kPart>
+SPRY_INLINE __m512 LargestOfPart(const std::byte* super, const std::byte* group, int column) {
+  constexpr QuantFacts kFacts = FactsOf(kForm);
+  constexpr float kLargestCode = kFacts.bias != 0 ? kFacts.bias : (1 << kFacts.bits) - 1;
+  const auto scale = [&](auto minimum) __attribute__((always_inline)) {
+    return _mm512_abs_ps(
+        LoadScales<Avx512, kForm, kPart, decltype(minimum)::value>(super, group, column));
+  };
+  const __m512 largest = _mm512_mul_ps(scale(std::false_type()), _mm512_set1_ps(kLargestCode));
+  if constexpr (!kFacts.minimum) return largest;
+  return _mm512_add_ps(largest, scale(std::true_type()));
+}
+
+// Where group g of a quantised panel lies, and the scales of its scales.
+template <WeightForm kForm>
+SPRY_INLINE const std::byte* SuperAt(const std::byte* panel, int64_t g) {
+  return panel + g / kSuperGroups * (SuperBytes(kForm) + kSuperGroups * GroupBytes(kForm));
+}
+template <WeightForm kForm>
+SPRY_INLINE const std::byte* GroupAt(const std::byte* panel, int64_t g) {
+  return panel + (g / kSuperGroups + 1) * SuperBytes(kForm) + g * GroupBytes(kForm);
+}
+
+// Each of 16 floats as f16, twice.
+SPRY_INLINE __m512h TwiceAsHalf(__m512 values) {
+  const __m512i half = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
+  return (__m512h)_mm512_or_si512(half, _mm512_slli_epi32(half, 16));
+}
+
+// Of 16 columns and the k that share a scale.
+struct HalfScales {
+  __m512h d;
+  __m512h m;
+};
+template <WeightForm kForm, int kPart>
+SPRY_INLINE HalfScales LoadHalfScales(const std::byte* super, const std::byte* group, int column,
+                                      __m512 unit) {
+  constexpr QuantFacts kFacts = FactsOf(kForm);
+  const __m512 scale = LoadScales<Avx512, kForm, kPart, false>(super, group, column);
+  const __m512h d = TwiceAsHalf(_mm512_mul_ps(scale, unit));
+  if constexpr (kFacts.minimum) {
+    const __m512 minimum = LoadScales<Avx512, kForm, kPart, true>(super, group, column);
+    const __m512 signed_unit = kFacts.scaled_scales ? Avx512::Negate(unit) : unit;
+    return {d, TwiceAsHalf(_mm512_mul_ps(minimum, signed_unit))};
+  } else {
+    return {d, _mm512_mul_ph(d, _mm512_set1_ph(-kFacts.bias))};
+  }
+}
+
+// code - bias for 4-bit codes, twice over: a lookup takes 5 bits of an index.
+template <WeightForm kForm>
+SPRY_INLINE __m512i CodeTable() {
+  alignas(64) static constexpr auto kTable = [] {
+    struct {
+      _Float16 values[32];
+    } table = {};
+    for (int i = 0; i < 32; ++i) {
+      const int code = i % 16;
+      table.values[i] = FactsOf(kForm).table ? kIq4Biased[code] - 128 : code - FactsOf(kForm).bias;
+    }
+    return table;
+  }();
+  return _mm512_load_si512(&kTable);
+}
+
+// Rounds the upper 11 bits of an f16 to 8 where a bf16 has them: shifts the magnitude right by 3,
+// rounding halves up, and leaves the sign.
+SPRY_INLINE void StorePairs(__m512h w, std::byte* out) {
+  const __m512i shifted = _mm512_mulhrs_epi16((__m512i)w, _mm512_set1_epi16(1 << 12));
+  const __m512i mask = _mm512_set1_epi16(static_cast<int16_t>(0x8fff));
+  _mm512_store_si512(out, _mm512_and_si512(shifted, mask));
+}
+
+// A word of four 4-bit codes from each half of a group.
+template <WeightForm kForm>
+SPRY_INLINE void UnpackNibbles(__m512i words, __m512i table, const HalfScales& scales,
+                               std::byte* out) {
+  const auto store = [&](__m512i indices, int row) __attribute__((always_inline)) {
+    const __m512h codes = (__m512h)_mm512_permutexvar_epi16(indices, table);
+    if constexpr (FactsOf(kForm).minimum) {
+      StorePairs(_mm512_fmadd_ph(codes, scales.d, scales.m), out + row * kPairBytes);
+    } else {
+      StorePairs(_mm512_mul_ph(codes, scales.d), out + row * kPairBytes);
+    }
+  };
+  store(words, 0);
+  store(_mm512_srli_epi16(words, 8), 1);
+  store(_mm512_srli_epi16(words, 4), 8);
+  store(_mm512_srli_epi16(words, 12), 9);
+}
+
+// Four codes of a byte each.
+SPRY_INLINE void UnpackBytes(__m512i codes, const HalfScales& scales, std::byte* out) {
+  const __m512i even = _mm512_and_si512(codes, _mm512_set1_epi16(0xff));
+  const __m512i odd = _mm512_srli_epi16(codes, 8);
+  StorePairs(_mm512_fmadd_ph(_mm512_cvtepu16_ph(even), scales.d, scales.m), out);
+  StorePairs(_mm512_fmadd_ph(_mm512_cvtepu16_ph(odd), scales.d, scales.m), out + kPairBytes);
+}
+
+template <WeightForm kForm, int kHalf>
+SPRY_INLINE void UnpackHalf(const std::byte* codes, const HalfScales& scales, std::byte* out) {
+  out += 8 * kHalf * kPairBytes;
+  UnpackBytes(LoadCodes<Avx512, kForm, kHalf, 0>(codes), scales, out);
+  UnpackBytes(LoadCodes<Avx512, kForm, kHalf, 1>(codes), scales, out + 2 * kPairBytes);
+  UnpackBytes(LoadCodes<Avx512, kForm, kHalf, 2>(codes), scales, out + 4 * kPairBytes);
+  UnpackBytes(LoadCodes<Avx512, kForm, kHalf, 3>(codes), scales, out + 6 * kPairBytes);
+}
+
+// Group g of a quantised panel: 16 rows of pairs, 128 bytes apart.
+template <WeightForm kForm>
+SPRY_INLINE void UnpackGroup(const std::byte* panel, int64_t g, __m512 unit, std::byte* out) {
+  const std::byte* super = SuperAt<kForm>(panel, g);
+  const std::byte* group = GroupAt<kForm>(panel, g);
+  Prefetch(group, GroupBytes(kForm));
+#pragma GCC unroll 2
+  for (int c = 0; c < 2; ++c) {
+    const std::byte* codes = group + c * kTileBytes;
+    std::byte* tile = out + c * kTileBytes;
+    const HalfScales scales = LoadHalfScales<kForm, 0>(super, group, 16 * c, unit);
+    if constexpr (FactsOf(kForm).bits == 4) {
+      const __m512i table = CodeTable<kForm>();
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) {
+        UnpackNibbles<kForm>(_mm512_loadu_si512(codes + v * kWordBytes), table, scales,
+                             tile + 2 * v * kPairBytes);
+      }
+    } else if constexpr (FactsOf(kForm).scale_group == kGroup) {
+      UnpackHalf<kForm, 0>(codes, scales, tile);
+      UnpackHalf<kForm, 1>(codes, scales, tile);
+    } else {
+      UnpackHalf<kForm, 0>(codes, scales, tile);
+      UnpackHalf<kForm, 1>(codes, LoadHalfScales<kForm, 1>(super, group, 16 * c, unit), tile);
+    }
+  }
+}
+
+}  // namespace spry
