@@ -70,8 +70,8 @@ struct Row {
 
 // int8: x = s q + e with |e| <= s / 2 (and a few roundings in s and x / s); the sum of the scale's
 // group then takes at most 2 roundings, after 3 in each term.
-// bf16: x and w have 8 bits; before that w is rounded to 11, as are its scale and its minimum. Every
-// element is a term of the sum.
+// bf16: x and w have 8 bits; before that w is rounded to 11, as are its scale and its minimum.
+// Every element is a term of the sum.
 Expected Multiply(const Row& row, const float* x, Rounding rounding) {
   Expected expected;
   const bool quantized = IsQuantizedForm(row.form);

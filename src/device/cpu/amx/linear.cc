@@ -46,7 +46,7 @@ struct RunWeights {
   int64_t k;
   int64_t first;  // group
   std::byte* unpacked;
-  __m512 unit;
+  __m512h unit_log2;
 
   SPRY_INLINE bool Plain(int64_t g) const {
     return kForm == WeightForm::kBF16 && (g + 1) * kGroup <= k;
@@ -59,7 +59,7 @@ struct RunWeights {
   }
   SPRY_INLINE void Unpack(int64_t g) const {
     if constexpr (kForm != WeightForm::kBF16) {
-      UnpackGroup<kForm>(panel, g, unit, Unpacked(g));
+      UnpackGroup<kForm>(panel, g, unit_log2, Unpacked(g));
     } else if (Plain(g)) {
       Prefetch(panel + g * kTileGroupBytes, kTileGroupBytes);
     } else {
@@ -76,6 +76,9 @@ struct Block {
   int64_t x_stride;
   int rows0;  // of the first tile of rows
   float* sums;
+  // Weights to fetch into the second cache, which the first block of the next run will want.
+  const std::byte* ahead;
+  int64_t ahead_bytes;  // for each group
 };
 
 // Continues the sums of a block by the groups [first, end) of a run, and unpacks them where no
@@ -94,8 +97,12 @@ SPRY_INLINE void MultiplyRun(const RunWeights<kForm>& weights, int64_t end, cons
     if (kTwo) _tile_loadd(2, sums1, kSumBytes);
     if (kTwo) _tile_loadd(3, sums1 + kTileRows, kSumBytes);
   }
+  // A group ahead, for a load of a tile waits until what was stored there is in the cache.
+  if (kUnpack) weights.Unpack(weights.first);
   for (int64_t g = weights.first; g < end; ++g) {
-    if (kUnpack) weights.Unpack(g);
+    if (kUnpack && g + 1 < end) weights.Unpack(g + 1);
+    const std::byte* ahead = block.ahead + (g - weights.first) * block.ahead_bytes;
+    for (int64_t i = 0; i < block.ahead_bytes; i += 64) __builtin_prefetch(ahead + i, 0, 2);
     const std::byte* tiles = weights.Tiles(g);
     const std::byte* x = block.x + g * kTileBytes;
     _tile_loadd(4, x, block.x_stride);
@@ -116,9 +123,10 @@ SPRY_INLINE void MultiplyRun(const RunWeights<kForm>& weights, int64_t end, cons
 
 // y of some rows; what a weight's elements and activations were multiplied by is taken back.
 void StoreSums(LinearTile tile, const float* sums, int64_t rows, float factor) {
+  const __m512 back = _mm512_set1_ps(factor);
   for (int64_t r = 0; r < rows; ++r, sums += kPanelRows) {
-    __m512 row[1][2] = {{_mm512_mul_ps(_mm512_load_ps(sums), _mm512_set1_ps(factor)),
-                         _mm512_mul_ps(_mm512_load_ps(sums + 16), _mm512_set1_ps(factor))}};
+    __m512 row[1][2] = {{_mm512_mul_ps(_mm512_load_ps(sums), back),
+                         _mm512_mul_ps(_mm512_load_ps(sums + kTileRows), back)}};
     StoreTile<Avx512, 1, 2>(tile, 0, row);
     tile.y += tile.y_stride;
     if (tile.residual != nullptr) tile.residual += tile.residual_stride;
@@ -126,22 +134,22 @@ void StoreSums(LinearTile tile, const float* sums, int64_t rows, float factor) {
 }
 
 struct Units {
-  float weight = 1.0f;
+  int weight_log2 = 0;
   float back = 1.0f;
 };
 template <WeightForm kForm>
 Units UnitsFor(float largest_weight) {
   if constexpr (!IsQuantizedForm(kForm)) return {};
-  if (!(largest_weight <= 0x1p60f)) return {1.0f, __builtin_nanf("")};
+  if (!(largest_weight <= 0x1p60f)) return {0, __builtin_nanf("")};
   const int unit = UnitLog2(largest_weight);
-  return {Exp2i(unit), Exp2i(-kHalfToBf16Log2 - kActivationLog2 - unit)};
+  return {unit, Exp2i(-kHalfToBf16Log2 - kActivationLog2 - unit)};
 }
 
 // Rows are spread over the blocks so that each has as many: the last one begins among the rows of
 // the one before where they do not come out even.
 struct Blocks {
   int64_t count;
-  int64_t rows;   // of a block
+  int64_t rows;  // of a block
   int64_t total;
 
   SPRY_INLINE int64_t Begin(int64_t i) const {
@@ -159,15 +167,23 @@ void MultiplyPanel(const PanelRun& run, int64_t panel, int64_t first_row, const 
   const int64_t runs = (groups + kRunGroups - 1) / kRunGroups;
   const int rows0 = static_cast<int>(kTwo ? (blocks.rows + 1) / 2 : blocks.rows);
   for (int64_t i = 0; i < runs; ++i) {
-    const RunWeights<kForm> weights = {.panel = run.first.panel + panel * run.panel_bytes,
-                                       .k = k,
-                                       .first = groups * i / runs,
-                                       .unpacked = scratch.weights,
-                                       .unit = _mm512_set1_ps(units.weight)};
+    const RunWeights<kForm> weights = {
+        .panel = run.first.panel + panel * run.panel_bytes,
+        .k = k,
+        .first = groups * i / runs,
+        .unpacked = scratch.weights,
+        .unit_log2 = _mm512_set1_ph(static_cast<_Float16>(units.weight_log2))};
     const int64_t end = groups * (i + 1) / runs;
     for (int64_t b = 0; b < blocks.count; ++b) {
       const LinearTile tile = TileAt(run, panel, first_row + blocks.Begin(b));
-      const Block block = {tile.x, tile.x_stride, rows0, scratch.sums[b][0]};
+      Block block = {tile.x, tile.x_stride, rows0, scratch.sums[b][0], nullptr, 0};
+      if (b > 0) {
+        // The run's own bytes, give or take a line, lie behind it once more.
+        const int64_t bytes = run.panel_bytes / (groups * (blocks.count - 1));
+        block.ahead_bytes = bytes;
+        block.ahead = weights.panel + run.panel_bytes * end / groups +
+                      (b - 1) * (end - weights.first) * bytes;
+      }
       if (b == 0) {
         MultiplyRun<kForm, kTwo, true>(weights, end, block);
       } else {
@@ -208,9 +224,9 @@ void Multiply(const PanelRun& run) {
 // as k, k + 2, k + 1, k + 3, and multiplied as unpack.h says.
 template <bool kForCodes>
 void PrepareRow(const float* x, int64_t k, std::byte* row) {
-  alignas(64) static constexpr uint16_t kOrder[32] = {
-      0,  2,  1,  3,  4,  6,  5,  7,  8,  10, 9,  11, 12, 14, 13, 15,
-      16, 18, 17, 19, 20, 22, 21, 23, 24, 26, 25, 27, 28, 30, 29, 31};
+  alignas(64) static constexpr uint16_t kOrder[32] = {0,  2,  1,  3,  4,  6,  5,  7,  8,  10, 9,
+                                                      11, 12, 14, 13, 15, 16, 18, 17, 19, 20, 22,
+                                                      21, 23, 24, 26, 25, 27, 28, 30, 29, 31};
   const auto load = [&](int64_t at) __attribute__((always_inline)) {
     const int64_t count = k - at;
     if (count >= 16) return _mm512_loadu_ps(x + at);
@@ -257,8 +273,7 @@ float LargestOfPanel(const std::byte* panel, int64_t k) {
 template <WeightForm kForm>
 void Set(LinearKernels& kernels) {
   FormKernel& kernel = kernels.forms[static_cast<int>(kForm)];
-  kernel = {.multiply = Multiply<kForm>,
-            .rows = {PrepareRow<IsQuantizedForm(kForm)>, kTileBytes}};
+  kernel = {.multiply = Multiply<kForm>, .rows = {PrepareRow<IsQuantizedForm(kForm)>, kTileBytes}};
   if constexpr (IsQuantizedForm(kForm)) kernel.largest_weight = LargestOfPanel<kForm>;
 }
 

@@ -96,9 +96,7 @@ CpuAttentionBackend Avx512Attention() {
   return backend;
 }
 
-void UseAmxKernels(KernelTable& table) {
-  table[static_cast<int>(OpId::kLinear)] = BindAmxLinear;
-}
+void UseAmxKernels(KernelTable& table) { table[static_cast<int>(OpId::kLinear)] = BindAmxLinear; }
 
 CpuAttentionBackend AmxAttention() { return Avx512Attention(); }
 

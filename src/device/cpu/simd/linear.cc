@@ -36,8 +36,8 @@ struct LinearArgs {
   Matrix residual;  // no data: none
   const float* bias = nullptr;
   Activation activation = Activation::kNone;
-  std::vector<PreparedForm> prepared;  // all that the parts want
-  int64_t prepared_bytes = 0;          // of a row
+  std::vector<PreparedForm> prepared;   // all that the parts want
+  int64_t prepared_bytes = 0;           // of a row
   std::byte* const* scratch = nullptr;  // of prepared rows
 };
 

@@ -338,7 +338,7 @@ constexpr TileFn TileOf() {
 // most kRows rows by C vectors; a single row takes C1 vectors, for more sums in flight.
 template <typename V, WeightForm kForm, int C, int C1, int... kIndex>
 void MultiplyTiles(const PanelRun& run, std::integer_sequence<int, kIndex...>) {
-  constexpr TileFn kTiles[] = {TileOf<V, kForm, kIndex + 1, kIndex == 0 ? C1 : C>()...};
+  constexpr TileFn kTiles[] = {TileOf < V, kForm, kIndex + 1, kIndex == 0 ? C1 : C > ()...};
   constexpr int64_t kRows = sizeof...(kIndex);
   const int64_t num_tiles = (run.rows + kRows - 1) / kRows;
   for (int64_t panel = 0; panel < run.num_panels(); ++panel) {
