@@ -1,5 +1,7 @@
 // linear for AMX: bf16 and quantised weights, whose products are all of bf16. An element is one
 // chain of tile products (tiles.h), K ascending by 32, whatever the number of rows.
+#include <atomic>
+
 #include "device/cpu/amx/tiles.h"
 #include "device/cpu/amx/unpack.h"
 #include "device/cpu/simd/linear_tile.h"
@@ -16,7 +18,7 @@ constexpr int kRunGroups = 9;     // with a block's rows and sums, 40 KiB
 constexpr int kChunkBlocks = 16;  // 512 rows: sums stay in the second cache
 constexpr int kSumBytes = kPanelRows * 4;
 constexpr int kTileStride = kPairBytes;
-static_assert(kTileGroupBytes == kTileRows * kTileStride);
+static_assert(kTileGroupBytes == kTileRows * kTileStride && kRunGroups <= 16);
 
 struct Scratch {
   alignas(64) std::byte weights[kRunGroups * kTileGroupBytes];
@@ -46,18 +48,26 @@ struct RunWeights {
   int64_t k;
   int64_t first;  // group
   std::byte* unpacked;
+  int64_t place_mask;  // of a group's number in the run: one block alone needs two places only
   __m512h unit_log2;
 
   SPRY_INLINE bool Plain(int64_t g) const {
     return kForm == WeightForm::kBF16 && (g + 1) * kGroup <= k;
   }
   SPRY_INLINE std::byte* Unpacked(int64_t g) const {
-    return unpacked + (g - first) * kTileGroupBytes;
+    return unpacked + ((g - first) & place_mask) * kTileGroupBytes;
   }
   SPRY_INLINE const std::byte* Tiles(int64_t g) const {
     return Plain(g) ? panel + g * kTileGroupBytes : Unpacked(g);
   }
+  // The compiler does not know that a load of a tile reads memory: stores stay where they are.
   SPRY_INLINE void Unpack(int64_t g) const {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    UnpackAt(g);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+
+  SPRY_INLINE void UnpackAt(int64_t g) const {
     if constexpr (kForm != WeightForm::kBF16) {
       UnpackGroup<kForm>(panel, g, unit_log2, Unpacked(g));
     } else if (Plain(g)) {
@@ -172,6 +182,7 @@ void MultiplyPanel(const PanelRun& run, int64_t panel, int64_t first_row, const 
         .k = k,
         .first = groups * i / runs,
         .unpacked = scratch.weights,
+        .place_mask = blocks.count == 1 ? 1 : 15,
         .unit_log2 = _mm512_set1_ph(static_cast<_Float16>(units.weight_log2))};
     const int64_t end = groups * (i + 1) / runs;
     for (int64_t b = 0; b < blocks.count; ++b) {
