@@ -1,5 +1,5 @@
-// Every kernel set gives the bits of the reference kernels; linear alone may not, where it
-// quantises activations.
+// Every kernel set gives the bits of the reference kernels; linear alone may not, where it rounds
+// activations (avx2 and avx512, to int8) or weights too (amx, to bf16).
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// What a file compiled for one instruction set offers to the linear op: plain functions over raw
-// pointers. The op (linear.h) chooses among them when a weight is bound, never by the number of
-// rows: every entry of one form gives the same bits for a row.
+// What a file compiled for one instruction set offers to the linear op: for each form of weights
+// one plain function over raw pointers, for any number of rows. The op (linear.h) takes it when a
+// weight is bound. Whatever it does with many rows, a row's bits are those that it has alone.
 #pragma once
 
 #include <cstddef>
