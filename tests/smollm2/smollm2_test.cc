@@ -1,6 +1,6 @@
 // The demo model, SmolLM2-135M-Instruct in Q4_1: its text against transformers on the dequantised
-// weights (tests/golden/smollm2.json), what rounded activations change, and the row-function rule over
-// quantised weights. ./test fetches the file.
+// weights (tests/golden/smollm2.json), what rounded activations change, and the row-function rule
+// over quantised weights. ./test fetches the file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
