@@ -205,7 +205,7 @@ TEST_P(LinearForms, RowsDoNotDependOnTheirNumberOrNeighbours) {
   constexpr int32_t kRows = 512;
   const LinearSpec spec = Spec(97, 430);
   const LinearWeights weights(spec, 3);
-  LinearRig rig(spec, weights, kernels(), 2);
+  LinearRig rig(spec, weights, kernels(), 1);
   const std::vector<float> x = RandomRows(kRows * spec.k, random);
   const std::vector<float> all = rig.Run(x.data(), kRows);
   std::vector<int32_t> counts = {257};

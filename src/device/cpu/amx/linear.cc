@@ -14,8 +14,8 @@ namespace {
 // in the first cache, as tiles, while all blocks pass; the sums of a block rest in memory between
 // runs.
 constexpr int kBlockRows = 2 * kTileRows;
-constexpr int kRunGroups = 9;     // with a block's rows and sums, 40 KiB
-constexpr int kChunkBlocks = 16;  // 512 rows: sums stay in the second cache
+constexpr int kRunGroups = 9;    // with a block's rows and sums, 40 KiB
+constexpr int kChunkBlocks = 8;  // 256 rows: x and sums stay in the second cache, 16 are slower
 constexpr int kSumBytes = kPanelRows * 4;
 constexpr int kTileStride = kPairBytes;
 static_assert(kTileGroupBytes == kTileRows * kTileStride && kRunGroups <= 16);
