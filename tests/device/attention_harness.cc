@@ -50,6 +50,12 @@ void AddShapes(std::vector<AttentionCase>& cases) {
                    .kv = DType::kBF16,
                    .scale = 0.05f});
   cases.push_back({.name = "bf16 cache", .kv = DType::kBF16});
+  for (const int dim : {32, 48, 96, 112}) {
+    cases.push_back({.name = "bf16 cache, values of " + std::to_string(dim),
+                     .head_dim = 48,
+                     .v_head_dim = dim,
+                     .kv = DType::kBF16});
+  }
   cases.push_back({.name = "f16 cache", .kv = DType::kF16});
 }
 

@@ -253,15 +253,16 @@ void Attend(AttentionBlock& block) {
     if (block.soft_cap > 0.0f || block.has_alibi) BendScores<V>(block, l);
     block.states[l] = Soften<V>(block.scores + l * kKvSegment, block.starts[l], block.counts[l]);
   }
-  constexpr int kVectors = 4;
-  constexpr int kFewVectors = 16 / V::kLanes;  // sizes are multiples of 16
-  static_assert(kFewVectors <= 2);
   int64_t dim = 0;
-  for (; dim + kVectors * V::kLanes <= block.v_head_dim; dim += kVectors * V::kLanes) {
-    WeighValues<V, kKind, L, kVectors>(block, dim);
+  for (; dim + 4 * V::kLanes <= block.v_head_dim; dim += 4 * V::kLanes) {
+    WeighValues<V, kKind, L, 4>(block, dim);
   }
-  for (; dim < block.v_head_dim; dim += kFewVectors * V::kLanes) {
-    WeighValues<V, kKind, L, kFewVectors>(block, dim);
+  // By two, as bf16 lies in pairs; only a last odd vector does not.
+  for (; dim + 2 * V::kLanes <= block.v_head_dim; dim += 2 * V::kLanes) {
+    WeighValues<V, kKind, L, 2>(block, dim);
+  }
+  if constexpr (V::kLanes == 16) {  // sizes are multiples of 16
+    if (dim < block.v_head_dim) WeighValues<V, kKind, L, 1>(block, dim);
   }
 }
 
