@@ -119,7 +119,8 @@ class LineRunner {
 
  private:
   AttentionBlock MakeBlock(const RowLines& row, int kv_head, int64_t begin, int lines) {
-    AttentionBlock block = {.head_dim = args_.params.head_dim,
+    AttentionBlock block = {.lines = lines,
+                            .head_dim = args_.params.head_dim,
                             .v_head_dim = args_.params.v_head_dim,
                             .scale = args_.params.scale,
                             .soft_cap = args_.params.soft_cap,
@@ -152,7 +153,7 @@ class LineRunner {
     for (int64_t at = begin; at < end; at += block_size, ++blocks) {
       for (int slot = 0; slot < block_size; slot += lanes, ++i) {
         memory_.keys[i] = args_.cache + args_.layout.KeyTile(*blocks, kv_head, slot);
-        memory_.values[i] = args_.cache + args_.layout.Value(*blocks, kv_head, slot);
+        memory_.values[i] = args_.cache + args_.layout.ValueTile(*blocks, kv_head, slot);
       }
     }
   }
