@@ -125,7 +125,9 @@ class AttentionRig {
       block.queries[l] = queries.data() + l * kDim;
       block.counts[l] = counts[l];
     }
+    if (kernels_.enter != nullptr) kernels_.enter(lines);
     kernels_.attend[kind_][lines - 1](block);
+    if (kernels_.leave != nullptr) kernels_.leave();
     for (int l = 0; l < lines; ++l) {
       kernels_.finish(block.states[l], output.data() + l * kDim, kDim, output.data() + l * kDim);
     }

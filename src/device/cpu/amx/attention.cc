@@ -46,6 +46,14 @@ TileShapes ShapesFor(int rows) {
   return shapes;
 }
 
+// Once a call: shapes take 40 ns to load, and no block overlaps the next one across it.
+void Enter(int lines) {
+  static const TileShapes kFew = ShapesFor(kFewLines), kMany = ShapesFor(kTileRows);
+  _tile_loadconfig(lines <= kFewLines ? &kFew : &kMany);
+}
+
+void Leave() { _tile_release(); }
+
 // As the intrinsics, whose loads the compiler moves before the stores of what they load.
 template <int kTile>
 SPRY_INLINE void LoadTile(const void* p, int64_t stride) {
@@ -384,8 +392,6 @@ void Weigh(const AttentionBlock& block, const Run& run, const Lines& lines) {
 
 void Attend(AttentionBlock& block) {
   const bool bent = block.soft_cap > 0.0f || block.has_alibi;
-  static const TileShapes kFew = ShapesFor(kFewLines), kMany = ShapesFor(kTileRows);
-  const TileScope tiles(block.lines <= kFewLines ? kFew : kMany);
   Lines lines;
   Start(block, bent ? block.scale : block.scale * kLog2E, lines);
   const int64_t end = block.counts[block.lines - 1];
@@ -420,6 +426,8 @@ const AttentionKernels& AmxAttentionKernels() {
     AttentionKernels kernels = Avx512AttentionKernels();
     constexpr int kBf16 = static_cast<int>(KvKind::kBF16);
     kernels.max_lines = kMaxBlockLines;
+    kernels.enter = Enter;
+    kernels.leave = Leave;
     for (auto& attend : kernels.attend[kBf16]) attend = Attend;
     kernels.write_value[kBf16] = WriteValue;
     return kernels;

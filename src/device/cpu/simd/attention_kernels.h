@@ -44,6 +44,9 @@ struct AttentionBlock {
 struct AttentionKernels {
   int lanes = 0;      // keys of a tile
   int max_lines = 0;  // of a block
+  // Around a worker's blocks, none of which has more than `lines`; null: nothing to do.
+  void (*enter)(int lines) = nullptr;
+  void (*leave)() = nullptr;
   // Fills output and states. By kind and lines - 1.
   void (*attend[kNumKvKinds][kMaxBlockLines])(AttentionBlock& block) = {};
   // Adds a later segment to what is known: softmax_state.h.
