@@ -25,9 +25,9 @@ Result<DevicePeaks> PeaksOf(const Device& device, const DeviceFlags& flags) {
                        .int8_tflops = info.peak_tflops};
   }
   const int threads = flags.cpu.threads > 0 ? flags.cpu.threads : DefaultCpuThreads();
-  SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed,
-                        MeasureMachine(threads, FeaturesOf(flags.cpu.isa)));
-  DevicePeaks peaks{.gb_per_s = speed.reads.back().all_gb_per_s};
+  const CpuFeatures features = FeaturesOf(flags.cpu.isa);
+  SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed, MeasureMachine(threads, features));
+  DevicePeaks peaks{.gb_per_s = speed.reads.back().all_gb_per_s, .attends_in_bf16 = features.amx};
   for (const ProductSpeed& product : speed.products) {
     double& peak = product.type == "int8"       ? peaks.int8_tflops
                    : product.type == "bfloat16" ? peaks.bf16_tflops

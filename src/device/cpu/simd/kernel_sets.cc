@@ -7,6 +7,7 @@
 #include "device/cpu/simd/linear_kernels.h"
 #include "device/cpu/simd/row_ops.h"
 #include "device/cpu/simd/sample.h"
+#include "ops/attention/attention.h"
 
 namespace spry {
 namespace {
@@ -60,6 +61,14 @@ const AttentionKernels& Avx512AttentionFor(const BindContext& context) {
   return fits ? Avx512AttentionKernels() : Avx2AttentionKernels();
 }
 
+const AttentionKernels& AmxAttentionFor(const BindContext& context, LayerIdx index) {
+  const KvLayer& layer = context.program().kv_layers[index.value()];
+  const bool fits = layer.dtype == DType::kBF16 && layer.head_dim % 32 == 0 &&
+                    layer.v_head_dim % 16 == 0 &&
+                    context.limits().block_size % AmxAttentionKernels().lanes == 0;
+  return fits ? AmxAttentionKernels() : Avx512AttentionFor(context);
+}
+
 }  // namespace
 
 void UseAvx2Kernels(KernelTable& table) {
@@ -98,6 +107,17 @@ CpuAttentionBackend Avx512Attention() {
 
 void UseAmxKernels(KernelTable& table) { table[static_cast<int>(OpId::kLinear)] = BindAmxLinear; }
 
-CpuAttentionBackend AmxAttention() { return Avx512Attention(); }
+CpuAttentionBackend AmxAttention() {
+  CpuAttentionBackend backend = MakeCpuAttention();
+  backend.facts.description = "tiles of keys and values in bf16, vector kernels for other caches";
+  backend.bind_write_kv = [](const OpRecord& op, BindContext& context) {
+    return BindWriteKv(op, context, AmxAttentionFor(context, op.params.As<WriteKvParams>().layer));
+  };
+  backend.bind_attention = [](const OpRecord& op, BindContext& context) {
+    return BindAttention(op, context,
+                         AmxAttentionFor(context, op.params.As<AttentionParams>().layer));
+  };
+  return backend;
+}
 
 }  // namespace spry
