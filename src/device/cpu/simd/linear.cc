@@ -1,6 +1,8 @@
 #include "device/cpu/simd/linear.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <vector>
 
 #include "ops/linear.h"
@@ -30,6 +32,7 @@ struct PreparedForm {
 struct LinearArgs {
   std::vector<PackedPart> parts;
   int64_t weight_bytes = 0;  // of all parts
+  int64_t num_panels = 0;    // likewise
   int64_t k = 0;
   Matrix x;
   Matrix y;
@@ -39,6 +42,8 @@ struct LinearArgs {
   std::vector<PreparedForm> prepared;   // all that the parts want
   int64_t prepared_bytes = 0;           // of a row
   std::byte* const* scratch = nullptr;  // of prepared rows
+  // How many chunks of panels were claimed, and claimed in vain, in this call.
+  std::shared_ptr<std::atomic<int64_t>> claims = std::make_shared<std::atomic<int64_t>>(0);
 };
 
 // Up to this many elements each worker prepares all rows for itself, which costs less than a
@@ -120,24 +125,51 @@ void RunPanels(const LinearArgs& args, const PackedPart& part, Share panels, Sha
        .scratch = worker.scratch().last(kLinearScratchBytes).data()});
 }
 
+// Panels are numbered through all parts.
+void RunNumbered(const LinearArgs& args, Share numbers, Share rows, const std::byte* prepared,
+                 Worker& worker) {
+  for (const PackedPart& part : args.parts) {
+    const Share panels = {.begin = std::max<int64_t>(numbers.begin, 0),
+                          .end = std::min(numbers.end, part.num_panels)};
+    if (panels.begin < panels.end) RunPanels(args, part, panels, rows, prepared, worker);
+    numbers = {numbers.begin - part.num_panels, numbers.end - part.num_panels};
+  }
+}
+
+// Three quarters of a member's panels are its own; the others go, chunk by chunk, to whoever is
+// done first, so that a core that is held up for a moment does not hold up the step.
+void RunShared(const LinearArgs& args, const Slice& slice, const std::byte* prepared,
+               Worker& worker) {
+  const int64_t own = args.num_panels * 3 / (4 * slice.members);
+  const int64_t first = slice.member * own;
+  RunNumbered(args, {first, first + own}, slice.rows, prepared, worker);
+  const int64_t shared = own * slice.members;
+  const int64_t chunk = std::max<int64_t>((args.num_panels - shared) / (8 * slice.members), 1);
+  const int64_t chunks = (args.num_panels - shared + chunk - 1) / chunk;
+  int64_t claim = 0;
+  while ((claim = args.claims->fetch_add(1, std::memory_order_relaxed)) < chunks) {
+    const int64_t begin = shared + claim * chunk;
+    RunNumbered(args, {begin, std::min(begin + chunk, args.num_panels)}, slice.rows, prepared,
+                worker);
+  }
+  // Each member claims once in vain; the last one makes the count ready for the next call, which
+  // begins behind a barrier.
+  if (claim == chunks + slice.members - 1) args.claims->store(0, std::memory_order_relaxed);
+}
+
 void RunLinear(const void* kept, const StepState& state, Worker& worker) {
   const LinearArgs& args = *static_cast<const LinearArgs*>(kept);
   const int64_t rows = NumRows(args.x.rows, state);
   if (rows == 0) return;
   const Slice slice = SliceOf(rows, worker);
   const std::byte* prepared = PrepareActivations(args, slice, worker);
-  // Members get the same share of the weight's bytes, to the nearest panel.
-  const int64_t begin = args.weight_bytes * slice.member / slice.members;
-  const int64_t end = args.weight_bytes * (slice.member + 1) / slice.members;
-  int64_t before = 0;
-  for (const PackedPart& part : args.parts) {
-    const auto panel_at = [&](int64_t byte) {
-      const int64_t nearest = (byte - before + part.panel_bytes / 2) / part.panel_bytes;
-      return std::clamp<int64_t>(nearest, 0, part.num_panels);
-    };
-    RunPanels(args, part, {panel_at(begin), panel_at(end)}, slice.rows, prepared, worker);
-    before += part.num_panels * part.panel_bytes;
+  if (slice.members > 1 && slice.members == worker.count()) {
+    RunShared(args, slice, prepared, worker);
+    return;
   }
+  const int64_t begin = args.num_panels * slice.member / slice.members;
+  const int64_t end = args.num_panels * (slice.member + 1) / slice.members;
+  RunNumbered(args, {begin, end}, slice.rows, prepared, worker);
 }
 
 struct PackJob {
@@ -205,6 +237,7 @@ Status PackWeight(const WeightRecord& record, const LinearKernels& kernels, Bind
                           .num_panels = NumPanels(rows),
                           .first_column = column,
                           .num_columns = rows});
+    args.num_panels += args.parts.back().num_panels;
     args.weight_bytes += args.parts.back().num_panels * args.parts.back().panel_bytes;
     column += rows;
   }
