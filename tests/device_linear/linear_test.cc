@@ -319,6 +319,34 @@ TEST_P(StackedLinear, PartsOfDifferentTypesKeepTheirPlaces) {
   }
 }
 
+// The gate is the row kernels' of the same products.
+TEST_P(StackedLinear, GatedGivesTheBitsOfItsFormula) {
+  constexpr int32_t kRows = 520;  // more than the products that lie near a core
+  constexpr int64_t kGateRows = 80, kK = 96;
+  LinearSpec spec = {
+      .parts = {{DType::kQ4_1, kGateRows}, {DType::kQ8_0, kGateRows}}, .k = kK, .bias = true};
+  const LinearWeights weights(spec, 21);
+  std::mt19937 random(22);
+  const std::vector<float> x = RandomRows(kRows * kK, random);
+  LinearRig plain(spec, weights, GetParam().kernels, 1);
+  const std::vector<float> products = plain.Run(x.data(), kRows);
+  std::vector<float> expected(kRows * kGateRows);
+  for (int32_t r = 0; r < kRows; ++r) {
+    const float* gate = &products[r * spec.n()];
+    Avx2RowKernels().activate[static_cast<int>(Activation::kSilu)](
+        gate, gate + kGateRows, kGateRows, &expected[r * kGateRows]);
+  }
+  spec.gated = true;
+  spec.activation = Activation::kSilu;
+  for (const int workers : {1, 2, 3}) {
+    LinearRig gated(spec, weights, GetParam().kernels, workers);
+    for (const int32_t rows : {1, 2, 17, 40, kRows}) {
+      const std::vector<float> y = gated.Run(x.data(), rows);
+      ASSERT_TRUE(SameBits(y.data(), expected.data(), rows * kGateRows)) << rows << " rows";
+    }
+  }
+}
+
 TEST_P(StackedLinear, PackedWeightsAreNoLargerThanTheFile) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kBF16}) {
     const LinearSpec spec = {.parts = {{dtype, 320}, {dtype, 192}}, .k = 576};

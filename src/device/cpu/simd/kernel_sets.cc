@@ -34,17 +34,17 @@ LinearKernels MakeAmxLinear() {
 
 Result<BoundCall> BindAvx2Linear(const OpRecord& op, BindContext& context) {
   static const LinearKernels kKernels = MakeAvx2Linear();
-  return BindLinear(op, context, kKernels);
+  return BindLinear(op, context, kKernels, Avx2RowKernels());
 }
 
 Result<BoundCall> BindAvx512Linear(const OpRecord& op, BindContext& context) {
   static const LinearKernels kKernels = MakeAvx512Linear();
-  return BindLinear(op, context, kKernels);
+  return BindLinear(op, context, kKernels, Avx512RowKernels());
 }
 
 Result<BoundCall> BindAmxLinear(const OpRecord& op, BindContext& context) {
   static const LinearKernels kKernels = MakeAmxLinear();
-  return BindLinear(op, context, kKernels);
+  return BindLinear(op, context, kKernels, Avx512RowKernels());
 }
 
 Result<BoundCall> BindAvx2Sample(const OpRecord& op, BindContext& context) {

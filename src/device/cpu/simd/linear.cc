@@ -32,17 +32,19 @@ struct PreparedForm {
 struct LinearArgs {
   std::vector<PackedPart> parts;
   int64_t weight_bytes = 0;  // of all parts
-  int64_t num_panels = 0;    // likewise
+  int64_t num_units = 0;     // panels of all parts, numbered through; gated: of each part
   int64_t k = 0;
   Matrix x;
   Matrix y;
   Matrix residual;  // no data: none
   const float* bias = nullptr;
   Activation activation = Activation::kNone;
+  // With it, the parts are gate and up, and y what it makes of their products.
+  void (*gate)(const float* gate, const float* up, int64_t count, float* y) = nullptr;
   std::vector<PreparedForm> prepared;   // all that the parts want
   int64_t prepared_bytes = 0;           // of a row
   std::byte* const* scratch = nullptr;  // of prepared rows
-  // How many chunks of panels were claimed, and claimed in vain, in this call.
+  // How many chunks of units were claimed, and claimed in vain, in this call.
   std::shared_ptr<std::atomic<int64_t>> claims = std::make_shared<std::atomic<int64_t>>(0);
 };
 
@@ -79,11 +81,17 @@ Slice SliceOf(int64_t rows, const Worker& worker) {
           .members = members};
 }
 
+// A worker's memory: prepared rows, products to be gated, and what the kernels want.
+constexpr int64_t kGateFloats = 16384;  // of gate, and as many of up
+constexpr int64_t kGateRows = kGateFloats / kPanelRows;
+constexpr int64_t kGateBytes = 2 * kGateFloats * sizeof(float);
+constexpr int64_t kPreparedScratchBytes = kWorkerScratchBytes - kGateBytes - kLinearScratchBytes;
+
 // The prepared form of the slice's first row.
 const std::byte* PrepareActivations(const LinearArgs& args, const Slice& slice, Worker& worker) {
   if (args.prepared_bytes == 0) return nullptr;
   const int64_t rows = slice.rows.end - slice.rows.begin;
-  const bool fits = rows * args.prepared_bytes <= kWorkerScratchBytes - kLinearScratchBytes;
+  const bool fits = rows * args.prepared_bytes <= kPreparedScratchBytes;
   if (fits && (slice.members == 1 || rows * args.k <= kOwnElements)) {
     PrepareRows(args, slice.rows, worker.scratch().data());
     return worker.scratch().data();
@@ -97,13 +105,18 @@ const std::byte* PrepareActivations(const LinearArgs& args, const Slice& slice, 
   return prepared;
 }
 
+// Where a run of panels leaves its products: an element (row, column of the run) at
+// data[row * stride + column].
+struct Products {
+  float* data = nullptr;
+  int64_t stride = 0;
+};
+
 // Some panels of a part times some rows, of which the first is prepared at `prepared`.
 void RunPanels(const LinearArgs& args, const PackedPart& part, Share panels, Share rows,
-               const std::byte* prepared, Worker& worker) {
+               const std::byte* prepared, const Products& y, Worker& worker) {
   const int64_t skipped = panels.begin * kPanelRows;
   const int64_t column = part.first_column + skipped;
-  const int64_t columns = std::min(panels.end * kPanelRows, part.num_columns) - skipped;
-  if (columns <= 0) return;
   const bool as_is = part.kernel->rows.prepare == nullptr;
   const bool residual = args.residual.data != nullptr;
   part.kernel->multiply(
@@ -112,9 +125,9 @@ void RunPanels(const LinearArgs& args, const PackedPart& part, Share panels, Sha
                  .x = as_is ? reinterpret_cast<const std::byte*>(args.x.Row(rows.begin))
                             : prepared + part.row_offset,
                  .x_stride = as_is ? args.x.stride * int64_t{sizeof(float)} : args.prepared_bytes,
-                 .y = args.y.Row(rows.begin) + column,
-                 .y_stride = args.y.stride,
-                 .columns = columns,
+                 .y = y.data,
+                 .y_stride = y.stride,
+                 .columns = std::min(panels.end * kPanelRows, part.num_columns) - skipped,
                  .bias = args.bias != nullptr ? args.bias + column : nullptr,
                  .residual = residual ? args.residual.Row(rows.begin) + column : nullptr,
                  .residual_stride = args.residual.stride,
@@ -125,32 +138,62 @@ void RunPanels(const LinearArgs& args, const PackedPart& part, Share panels, Sha
        .scratch = worker.scratch().last(kLinearScratchBytes).data()});
 }
 
-// Panels are numbered through all parts.
-void RunNumbered(const LinearArgs& args, Share numbers, Share rows, const std::byte* prepared,
-                 Worker& worker) {
-  for (const PackedPart& part : args.parts) {
-    const Share panels = {.begin = std::max<int64_t>(numbers.begin, 0),
-                          .end = std::min(numbers.end, part.num_panels)};
-    if (panels.begin < panels.end) RunPanels(args, part, panels, rows, prepared, worker);
-    numbers = {numbers.begin - part.num_panels, numbers.end - part.num_panels};
+// Panels of gate and of up, as many at a time as leave their products near the core.
+void RunGated(const LinearArgs& args, Share panels, Share rows, const std::byte* prepared,
+              Worker& worker) {
+  float* products = reinterpret_cast<float*>(worker.scratch().data() + kPreparedScratchBytes);
+  const PackedPart& gate = args.parts[0];
+  const PackedPart& up = args.parts[1];
+  for (; rows.begin < rows.end;
+       rows.begin += kGateRows, prepared += kGateRows * args.prepared_bytes) {
+    const Share some = {rows.begin, std::min(rows.begin + kGateRows, rows.end)};
+    const int64_t count = some.end - some.begin;
+    const int64_t step = std::max<int64_t>(kGateRows / count, 1);
+    for (int64_t panel = panels.begin; panel < panels.end; panel += step) {
+      const Share run = {panel, std::min(panel + step, panels.end)};
+      const int64_t column = panel * kPanelRows;
+      const int64_t columns = std::min(run.end * kPanelRows, gate.num_columns) - column;
+      const Products gates = {products, (run.end - run.begin) * kPanelRows};
+      const Products ups = {products + kGateFloats, gates.stride};
+      RunPanels(args, gate, run, some, prepared, gates, worker);
+      RunPanels(args, up, run, some, prepared, ups, worker);
+      for (int64_t r = 0; r < count; ++r) {
+        args.gate(gates.data + r * gates.stride, ups.data + r * ups.stride, columns,
+                  args.y.Row(some.begin + r) + column);
+      }
+    }
   }
 }
 
-// Three quarters of a member's panels are its own; the others go, chunk by chunk, to whoever is
+void RunUnits(const LinearArgs& args, Share units, Share rows, const std::byte* prepared,
+              Worker& worker) {
+  if (args.gate != nullptr) return RunGated(args, units, rows, prepared, worker);
+  for (const PackedPart& part : args.parts) {
+    const Share panels = {.begin = std::max<int64_t>(units.begin, 0),
+                          .end = std::min(units.end, part.num_panels)};
+    if (panels.begin < panels.end) {
+      const int64_t column = part.first_column + panels.begin * kPanelRows;
+      const Products y = {args.y.Row(rows.begin) + column, args.y.stride};
+      RunPanels(args, part, panels, rows, prepared, y, worker);
+    }
+    units = {units.begin - part.num_panels, units.end - part.num_panels};
+  }
+}
+
+// Three quarters of a member's units are its own; the others go, chunk by chunk, to whoever is
 // done first, so that a core that is held up for a moment does not hold up the step.
 void RunShared(const LinearArgs& args, const Slice& slice, const std::byte* prepared,
                Worker& worker) {
-  const int64_t own = args.num_panels * 3 / (4 * slice.members);
+  const int64_t own = args.num_units * 3 / (4 * slice.members);
   const int64_t first = slice.member * own;
-  RunNumbered(args, {first, first + own}, slice.rows, prepared, worker);
+  RunUnits(args, {first, first + own}, slice.rows, prepared, worker);
   const int64_t shared = own * slice.members;
-  const int64_t chunk = std::max<int64_t>((args.num_panels - shared) / (8 * slice.members), 1);
-  const int64_t chunks = (args.num_panels - shared + chunk - 1) / chunk;
+  const int64_t chunk = std::max<int64_t>((args.num_units - shared) / (8 * slice.members), 1);
+  const int64_t chunks = (args.num_units - shared + chunk - 1) / chunk;
   int64_t claim = 0;
   while ((claim = args.claims->fetch_add(1, std::memory_order_relaxed)) < chunks) {
     const int64_t begin = shared + claim * chunk;
-    RunNumbered(args, {begin, std::min(begin + chunk, args.num_panels)}, slice.rows, prepared,
-                worker);
+    RunUnits(args, {begin, std::min(begin + chunk, args.num_units)}, slice.rows, prepared, worker);
   }
   // Each member claims once in vain; the last one makes the count ready for the next call, which
   // begins behind a barrier.
@@ -167,9 +210,9 @@ void RunLinear(const void* kept, const StepState& state, Worker& worker) {
     RunShared(args, slice, prepared, worker);
     return;
   }
-  const int64_t begin = args.num_panels * slice.member / slice.members;
-  const int64_t end = args.num_panels * (slice.member + 1) / slice.members;
-  RunNumbered(args, {begin, end}, slice.rows, prepared, worker);
+  const int64_t begin = args.num_units * slice.member / slice.members;
+  const int64_t end = args.num_units * (slice.member + 1) / slice.members;
+  RunUnits(args, {begin, end}, slice.rows, prepared, worker);
 }
 
 struct PackJob {
@@ -223,8 +266,8 @@ int64_t OffsetOf(const RowForm& form, LinearArgs& args) {
   return offset;
 }
 
-Status PackWeight(const WeightRecord& record, const LinearKernels& kernels, BindContext& context,
-                  LinearArgs& args) {
+Status PackWeight(const WeightRecord& record, bool gated, const LinearKernels& kernels,
+                  BindContext& context, LinearArgs& args) {
   int64_t column = 0;
   for (const WeightHandle& handle : record.parts) {
     const WeightForm form = FormOf(handle.dtype, context.program().compute);
@@ -237,7 +280,7 @@ Status PackWeight(const WeightRecord& record, const LinearKernels& kernels, Bind
                           .num_panels = NumPanels(rows),
                           .first_column = column,
                           .num_columns = rows});
-    args.num_panels += args.parts.back().num_panels;
+    args.num_units = gated ? NumPanels(rows) : args.num_units + NumPanels(rows);
     args.weight_bytes += args.parts.back().num_panels * args.parts.back().panel_bytes;
     column += rows;
   }
@@ -255,19 +298,22 @@ Status PackWeight(const WeightRecord& record, const LinearKernels& kernels, Bind
 
 }  // namespace
 
-Result<BoundCall> BindLinear(const OpRecord& op, BindContext& context,
-                             const LinearKernels& kernels) {
+Result<BoundCall> BindLinear(const OpRecord& op, BindContext& context, const LinearKernels& kernels,
+                             const RowKernels& row_kernels) {
   const LinearParams params = op.params.As<LinearParams>();
   const WeightRecord& record = context.program().weight(op.weights[0]);
-  LinearArgs args = {.k = record.columns,
-                     .x = context.Resolve(op.inputs[0]),
-                     .y = context.Resolve(op.outputs[0]),
-                     .activation = params.activation};
+  LinearArgs args = {
+      .k = record.columns, .x = context.Resolve(op.inputs[0]), .y = context.Resolve(op.outputs[0])};
+  if (params.gated) {
+    args.gate = row_kernels.activate[static_cast<int>(params.activation)];
+  } else {
+    args.activation = params.activation;
+  }
   if (params.has_residual) args.residual = context.Resolve(op.inputs[1]);
   if (params.has_bias) {
     SPRY_ASSIGN_OR_RETURN(args.bias, context.LoadFloats(op.weights[1]));
   }
-  SPRY_RETURN_IF_ERROR(PackWeight(record, kernels, context, args));
+  SPRY_RETURN_IF_ERROR(PackWeight(record, params.gated, kernels, context, args));
   const int64_t prepared = MaxRows(args.x.rows, context.limits()) * args.prepared_bytes;
   if (prepared > 0) args.scratch = context.ShareScratch(prepared);
   return BoundCall{.op = op.id, .run = RunLinear, .args = context.Keep(std::move(args))};
