@@ -54,24 +54,6 @@ void Enter(int lines) {
 
 void Leave() { _tile_release(); }
 
-// As the intrinsics, whose loads the compiler moves before the stores of what they load.
-template <int kTile>
-SPRY_INLINE void LoadTile(const void* p, int64_t stride) {
-  __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(p), "r"(stride) : "memory");
-}
-template <int kTile>
-SPRY_INLINE void StoreTile(void* p, int64_t stride) {
-  __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kTile), "r"(p), "r"(stride) : "memory");
-}
-template <int kTile>
-SPRY_INLINE void ClearTile() {
-  __asm__ volatile("tilezero %%tmm%c0" ::"i"(kTile));
-}
-template <int kSum, int kLeft, int kRight>
-SPRY_INLINE void AddProduct() {
-  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kLeft), "i"(kRight));
-}
-
 // do_tile(index as a constant) for the first T tiles.
 template <int T, typename DoTile>
 SPRY_INLINE void ForTiles(const DoTile& do_tile) {
@@ -140,18 +122,18 @@ SPRY_INLINE void ScoreTiles(const AttentionBlock& block, const Run& run, int64_t
   const std::byte* const* keys = block.keys + first;
   const int64_t value_bytes =
       kLanes * block.v_head_dim * 2 / block.head_dim;  // by element of a key
-  ForTiles<T>([](auto t) __attribute__((always_inline)) { ClearTile<t>(); });
+  ForTiles<T>([](auto t) __attribute__((always_inline)) { TileZero<t>(); });
   for (int64_t d = 0; d < block.head_dim; d += kPair) {
-    LoadTile<kQueryTile>(lines.queries + d, block.head_dim * 2);
+    TileLoad<kQueryTile>(lines.queries + d, block.head_dim * 2);
     ForTiles<T>([&](auto t) __attribute__((always_inline)) {
       Fetch(block, block.values[first + t] + d * value_bytes, kPair * value_bytes);
-      LoadTile<kKeyTile>(keys[t] + d * kLanes * 2, kTileBytes);
-      AddProduct<t, kQueryTile, kKeyTile>();
+      TileLoad<kKeyTile>(keys[t] + d * kLanes * 2, kTileBytes);
+      TileProduct<t, kQueryTile, kKeyTile>();
     });
   }
   float* scores = lines.scores[0] + first * kLanes - run.begin;
   ForTiles<T>([&](auto t) __attribute__((always_inline)) {
-    StoreTile<t>(scores + t * kLanes, kRunStride * 4);
+    TileStore<t>(scores + t * kLanes, kRunStride * 4);
   });
 }
 
@@ -294,17 +276,17 @@ SPRY_INLINE void AddTile(const AttentionBlock& block, const Run& run, int64_t ti
   if (dim == 0 && ahead * kLanes < block.counts[0]) {
     Fetch(block, block.keys[ahead], kLanes * block.head_dim * 2);
   }
-  LoadTile<kWeightTile>(weights + tile * kLanes - run.begin, kRunStride * 4);
+  TileLoad<kWeightTile>(weights + tile * kLanes - run.begin, kRunStride * 4);
   ForTiles<C>([&](auto c) __attribute__((always_inline)) {
-    LoadTile<kValueTile>(values + dim * 4 + c * kTileBytes, block.v_head_dim * 4);
-    AddProduct<c, kWeightTile, kValueTile>();
+    TileLoad<kValueTile>(values + dim * 4 + c * kTileBytes, block.v_head_dim * 4);
+    TileProduct<c, kWeightTile, kValueTile>();
   });
 }
 
 template <int C>
 SPRY_INLINE void StoreSums(float* sums) {
   ForTiles<C>([&](auto c) __attribute__((always_inline)) {
-    StoreTile<c>(sums + c * kLanes, C * kTileBytes);
+    TileStore<c>(sums + c * kLanes, C * kTileBytes);
   });
 }
 
@@ -328,7 +310,7 @@ void SumAlone(const AttentionBlock& block, const Run& run, int line, int64_t dim
   const int64_t begin = run.begin + seen.begin, end = run.begin + seen.end;
   alignas(64) std::byte copy[kLanes * kMaxHeadDim * 2];
   alignas(64) float all[kTileRows * C * kLanes];
-  ForTiles<C>([](auto c) __attribute__((always_inline)) { ClearTile<c>(); });
+  ForTiles<C>([](auto c) __attribute__((always_inline)) { TileZero<c>(); });
   for (int64_t tile = begin / kLanes; tile * kLanes < end; ++tile) {
     const int64_t first_key = tile * kLanes;
     CopySeen(block.values[tile], block.v_head_dim, begin - first_key, end - first_key, copy);
@@ -354,7 +336,7 @@ template <int C>
 SPRY_INLINE void WeighDims(const AttentionBlock& block, const Run& run, int64_t dim,
                            const Lines& lines) {
   alignas(64) float sums[kTileRows * C * kLanes];
-  ForTiles<C>([](auto c) __attribute__((always_inline)) { ClearTile<c>(); });
+  ForTiles<C>([](auto c) __attribute__((always_inline)) { TileZero<c>(); });
   for (int64_t t = run.first_tile; t < run.end_tile; ++t) {
     AddTile<C>(block, run, t, block.values[t], dim, lines);
   }

@@ -1,6 +1,5 @@
 // linear for AMX: bf16 and quantised weights, whose products are all of bf16. An element is one
 // chain of tile products (tiles.h), K ascending by 32, whatever the number of rows.
-#include <atomic>
 
 #include "device/cpu/amx/tiles.h"
 #include "device/cpu/amx/unpack.h"
@@ -26,7 +25,7 @@ struct Scratch {
 };
 static_assert(sizeof(Scratch) <= kLinearScratchBytes);
 
-// Tile registers are named by literals, which their instructions want:
+// The tile registers:
 //   0, 1   sums of the block's first rows, by the panel's columns 0..15 and 16..31
 //   2, 3   sums of its other rows
 //   4, 5   x of those rows
@@ -60,14 +59,7 @@ struct RunWeights {
   SPRY_INLINE const std::byte* Tiles(int64_t g) const {
     return Plain(g) ? panel + g * kTileGroupBytes : Unpacked(g);
   }
-  // The compiler does not know that a load of a tile reads memory: stores stay where they are.
   SPRY_INLINE void Unpack(int64_t g) const {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    UnpackAt(g);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  }
-
-  SPRY_INLINE void UnpackAt(int64_t g) const {
     if constexpr (kForm != WeightForm::kBF16) {
       UnpackGroup<kForm>(panel, g, unit_log2, Unpacked(g));
     } else if (Plain(g)) {
@@ -97,15 +89,15 @@ template <WeightForm kForm, bool kTwo, bool kUnpack>
 SPRY_INLINE void MultiplyRun(const RunWeights<kForm>& weights, int64_t end, const Block& block) {
   float* sums1 = block.sums + block.rows0 * kPanelRows;
   if (weights.first == 0) {
-    _tile_zero(0);
-    _tile_zero(1);
-    if (kTwo) _tile_zero(2);
-    if (kTwo) _tile_zero(3);
+    TileZero<0>();
+    TileZero<1>();
+    if (kTwo) TileZero<2>();
+    if (kTwo) TileZero<3>();
   } else {
-    _tile_loadd(0, block.sums, kSumBytes);
-    _tile_loadd(1, block.sums + kTileRows, kSumBytes);
-    if (kTwo) _tile_loadd(2, sums1, kSumBytes);
-    if (kTwo) _tile_loadd(3, sums1 + kTileRows, kSumBytes);
+    TileLoad<0>(block.sums, kSumBytes);
+    TileLoad<1>(block.sums + kTileRows, kSumBytes);
+    if (kTwo) TileLoad<2>(sums1, kSumBytes);
+    if (kTwo) TileLoad<3>(sums1 + kTileRows, kSumBytes);
   }
   // A group ahead, for a load of a tile waits until what was stored there is in the cache.
   if (kUnpack) weights.Unpack(weights.first);
@@ -115,20 +107,20 @@ SPRY_INLINE void MultiplyRun(const RunWeights<kForm>& weights, int64_t end, cons
     for (int64_t i = 0; i < block.ahead_bytes; i += 64) __builtin_prefetch(ahead + i, 0, 2);
     const std::byte* tiles = weights.Tiles(g);
     const std::byte* x = block.x + g * kTileBytes;
-    _tile_loadd(4, x, block.x_stride);
-    _tile_loadd(6, tiles, kTileStride);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, tiles + kTileBytes, kTileStride);
-    _tile_dpbf16ps(1, 4, 7);
+    TileLoad<4>(x, block.x_stride);
+    TileLoad<6>(tiles, kTileStride);
+    TileProduct<0, 4, 6>();
+    TileLoad<7>(tiles + kTileBytes, kTileStride);
+    TileProduct<1, 4, 7>();
     if (!kTwo) continue;
-    _tile_loadd(5, x + block.rows0 * block.x_stride, block.x_stride);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    TileLoad<5>(x + block.rows0 * block.x_stride, block.x_stride);
+    TileProduct<2, 5, 6>();
+    TileProduct<3, 5, 7>();
   }
-  _tile_stored(0, block.sums, kSumBytes);
-  _tile_stored(1, block.sums + kTileRows, kSumBytes);
-  if (kTwo) _tile_stored(2, sums1, kSumBytes);
-  if (kTwo) _tile_stored(3, sums1 + kTileRows, kSumBytes);
+  TileStore<0>(block.sums, kSumBytes);
+  TileStore<1>(block.sums + kTileRows, kSumBytes);
+  if (kTwo) TileStore<2>(sums1, kSumBytes);
+  if (kTwo) TileStore<3>(sums1 + kTileRows, kSumBytes);
 }
 
 // y of some rows; what a weight's elements and activations were multiplied by is taken back.

@@ -45,4 +45,22 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
+// Not the intrinsics: gcc moves their loads before the stores of what they load.
+template <int kTile>
+SPRY_INLINE void TileLoad(const void* p, int64_t stride) {
+  __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(p), "r"(stride) : "memory");
+}
+template <int kTile>
+SPRY_INLINE void TileStore(void* p, int64_t stride) {
+  __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kTile), "r"(p), "r"(stride) : "memory");
+}
+template <int kTile>
+SPRY_INLINE void TileZero() {
+  __asm__ volatile("tilezero %%tmm%c0" ::"i"(kTile));
+}
+template <int kSum, int kLeft, int kRight>
+SPRY_INLINE void TileProduct() {
+  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kLeft), "i"(kRight));
+}
+
 }  // namespace spry
