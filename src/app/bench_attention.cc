@@ -114,9 +114,8 @@ std::string ToLine(const AttentionFlags& flags, const AttentionShape& shape, dou
                    const DevicePeaks& peaks, double peer_us) {
   const double gb_per_s = shape.KvBytes(flags) / us * 1e-3;
   const double tflops = shape.Flops(flags) / us * 1e-6;
-  // The CPU computes attention in f32, whatever the KV is kept in; a card has one figure.
-  const std::string share =
-      shape.is_prefill() ? Share(tflops, peaks.f32_tflops) : Share(gb_per_s, peaks.gb_per_s);
+  const std::string share = shape.is_prefill() ? Share(tflops, peaks.AttentionTflops(flags.kv))
+                                               : Share(gb_per_s, peaks.gb_per_s);
   const std::string peer =
       peer_us == 0 ? "" : fmt::format("   peer {:9.2f} us, ours {:5.2f}x", peer_us, us / peer_us);
   return fmt::format("{:<8} {:>4} x {:<6} {:10.2f} us {:9.1f} GB/s {:9.2f} TFLOP/s{}{}\n",

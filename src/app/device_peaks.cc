@@ -8,9 +8,10 @@ namespace spry {
 namespace {
 
 CpuFeatures FeaturesOf(CpuIsa isa) {
-  const CpuFeatures features = DetectCpuFeatures();
-  return isa == CpuIsa::kAuto || isa == CpuIsa::kAvx512 ? features
-                                                        : CpuFeatures{.avx2 = features.avx2};
+  CpuFeatures features = DetectCpuFeatures();
+  if (isa == CpuIsa::kAvx512) features.amx = false;
+  const bool wide = isa == CpuIsa::kAuto || isa == CpuIsa::kAvx512 || isa == CpuIsa::kAmx;
+  return wide ? features : CpuFeatures{.avx2 = features.avx2};
 }
 
 }  // namespace
@@ -24,9 +25,9 @@ Result<DevicePeaks> PeaksOf(const Device& device, const DeviceFlags& flags) {
                        .int8_tflops = info.peak_tflops};
   }
   const int threads = flags.cpu.threads > 0 ? flags.cpu.threads : DefaultCpuThreads();
-  SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed,
-                        MeasureMachine(threads, FeaturesOf(flags.cpu.isa)));
-  DevicePeaks peaks{.gb_per_s = speed.reads.back().all_gb_per_s};
+  const CpuFeatures features = FeaturesOf(flags.cpu.isa);
+  SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed, MeasureMachine(threads, features));
+  DevicePeaks peaks{.gb_per_s = speed.reads.back().all_gb_per_s, .attends_in_bf16 = features.amx};
   for (const ProductSpeed& product : speed.products) {
     double& peak = product.type == "int8"       ? peaks.int8_tflops
                    : product.type == "bfloat16" ? peaks.bf16_tflops

@@ -15,11 +15,15 @@ struct DevicePeaks {
   double f32_tflops = 0;
   double bf16_tflops = 0;
   double int8_tflops = 0;
+  bool attends_in_bf16 = false;  // over a cache of it; else in f32
 
   // int8 activations meet quantised weights.
   double TflopsFor(DType weight) const {
     if (IsQuantized(weight)) return int8_tflops;
     return weight == DType::kBF16 ? bf16_tflops : f32_tflops;
+  }
+  double AttentionTflops(DType kv) const {
+    return attends_in_bf16 && kv == DType::kBF16 ? bf16_tflops : f32_tflops;
   }
 };
 

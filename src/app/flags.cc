@@ -16,10 +16,11 @@ constexpr std::array<Choice<GraphMode>, 4> kGraphModes = {{{"auto", GraphMode::k
                                                            {"none", GraphMode::kNone},
                                                            {"piecewise", GraphMode::kPiecewise},
                                                            {"full", GraphMode::kFull}}};
-constexpr std::array<Choice<CpuIsa>, 4> kIsas = {{{"auto", CpuIsa::kAuto},
+constexpr std::array<Choice<CpuIsa>, 5> kIsas = {{{"auto", CpuIsa::kAuto},
                                                   {"reference", CpuIsa::kReference},
                                                   {"avx2", CpuIsa::kAvx2},
-                                                  {"avx512", CpuIsa::kAvx512}}};
+                                                  {"avx512", CpuIsa::kAvx512},
+                                                  {"amx", CpuIsa::kAmx}}};
 constexpr std::array<Choice<SchedulingPolicy>, 2> kPolicies = {
     {{"fcfs", SchedulingPolicy::kFcfs}, {"priority", SchedulingPolicy::kPriority}}};
 constexpr std::array<Choice<LoadFormat>, 2> kLoadFormats = {

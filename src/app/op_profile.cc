@@ -56,7 +56,8 @@ Work AttentionWork(const Program& program, const OpRecord& op, const ProfiledSte
       static_cast<double>(step.read_positions * layer.num_kv_heads * RowBytes(layer.dtype, dims));
   const double operations =
       2.0 * static_cast<double>(step.seen_positions * params.num_heads * dims);
-  if (peaks.f32_tflops > 0) work.us_of_products = operations / peaks.f32_tflops * 1e-6;
+  const double tflops = peaks.AttentionTflops(layer.dtype);
+  if (tflops > 0) work.us_of_products = operations / tflops * 1e-6;
   return work;
 }
 

@@ -37,12 +37,13 @@ std::string DescribeParams(const OpRecord& op) {
     case OpId::kLinear: {
       const LinearParams params = op.params.As<LinearParams>();
       return fmt::format(
-          "{}{}{}",
+          "{}{}{}{}",
           params.norm == NormKind::kNone    ? ""
           : params.norm == NormKind::kLayer ? ", layer_norm first"
                                             : ", rms_norm first",
           params.has_residual ? ", +residual" : "",
-          params.activation == Activation::kNone ? "" : ", act=" + Describe(params.activation));
+          params.activation == Activation::kNone ? "" : ", act=" + Describe(params.activation),
+          params.gated ? ", gated" : "");
     }
     case OpId::kEmbed: return op.params.As<EmbedParams>().positions_only ? ", positions only" : "";
     case OpId::kActivation:

@@ -28,7 +28,8 @@ bool FoldInto(OpRecord& linear, const OpRecord& op, const std::vector<int>& read
   const Tensor& product = linear.outputs[0];
   if (readers[product.buffer.value()] != 1) return false;
   LinearParams params = linear.params.As<LinearParams>();
-  if (params.has_residual) return false;  // y = act(...) + residual: nothing may follow
+  // y = act(...) + residual, y = act(...) * ...: nothing may follow.
+  if (params.has_residual || params.gated) return false;
   if (op.id == OpId::kActivation && Same(op.inputs[0], product) &&
       params.activation == Activation::kNone) {
     params.activation = op.params.As<ActivationParams>().activation;
@@ -58,6 +59,23 @@ bool FoldNorm(const OpRecord& norm, OpRecord& linear, const std::vector<int>& re
   return true;
 }
 
+// Folds a gated activation into the linear right before it, whose two parts are gate and up.
+bool FoldGate(const Program& program, OpRecord& linear, const OpRecord& op,
+              const std::vector<int>& readers) {
+  if (linear.id != OpId::kLinear || op.id != OpId::kGatedActivation) return false;
+  const Tensor& product = linear.outputs[0];
+  if (!Same(op.inputs[0], product) || readers[product.buffer.value()] != 1) return false;
+  LinearParams params = linear.params.As<LinearParams>();
+  if (params.norm != NormKind::kNone || params.activation != Activation::kNone) return false;
+  const auto& parts = program.weight(linear.weights[0]).parts;
+  if (parts.size() != 2 || parts[0].shape[0] != parts[1].shape[0]) return false;
+  params.activation = op.params.As<ActivationParams>().activation;
+  params.gated = true;
+  linear.params = OpParams::Of(params);
+  linear.outputs[0] = op.outputs[0];
+  return true;
+}
+
 bool FoldWriteKv(const OpRecord& write_kv, OpRecord& attention) {
   if (write_kv.id != OpId::kWriteKv || attention.id != OpId::kAttention) return false;
   for (const Tensor& input : write_kv.inputs) attention.inputs.Add(input);
@@ -73,6 +91,7 @@ void FuseOps(Program& program, const Fusions& fusions) {
     if (!fused.empty()) {
       OpRecord& last = fused.back();
       if (FoldInto(last, op, readers)) continue;
+      if (fusions.gate_into_linear && FoldGate(program, last, op, readers)) continue;
       if ((fusions.norm_into_linear && FoldNorm(last, op, readers)) ||
           (fusions.write_kv_into_attention && FoldWriteKv(last, op))) {
         fused.pop_back();

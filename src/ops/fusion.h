@@ -4,6 +4,7 @@
 //   linear, add (other operand ready) -> linear with residual
 // and, where the device has them:
 //   layer_norm or rms_norm, linear    -> linear with norm
+//   linear of two, gated_activation   -> gated linear
 //   write_kv, attention               -> attention with k and v among its inputs
 #pragma once
 
@@ -14,6 +15,7 @@ namespace spry {
 // The optional ones that a device has.
 struct Fusions {
   bool norm_into_linear = false;
+  bool gate_into_linear = false;
   bool write_kv_into_attention = false;
 };
 

@@ -1,8 +1,9 @@
-// linear: y = act(norm(x) W^T + bias) + residual
+// linear: y = act(norm(x) W^T + bias) + residual, or
+//   y = act(columns [0, F)) * columns [F, 2F) of x W^T + bias, where it is gated, N = 2F
 //   x [rows, K]; W [N, K] plain or quantised, stacked from parts along N; bias [N] optional;
-//   residual, y [rows, N].
-// The Tracer emits plain linears; bias is given here, norm, activation and residual are put in by
-// the fusion pass (ops/fusion.h). Sum over K: its order depends on
+//   residual, y [rows, N], or y [rows, F].
+// The Tracer emits plain linears; bias is given here, norm, activation, gate and residual are
+// put in by the fusion pass (ops/fusion.h). Sum over K: its order depends on
 // (N, K) and the weight alone, never on the number of rows.
 #pragma once
 
@@ -23,6 +24,7 @@ struct LinearParams {
   bool has_bias = false;
   bool has_residual = false;
   Activation activation = Activation::kNone;
+  bool gated = false;  // W has two parts of F rows; no norm, no residual
 };
 
 struct LinearOutput {

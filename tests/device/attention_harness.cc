@@ -10,6 +10,7 @@
 #include "ops/embed.h"
 #include "ops/linear.h"
 #include "tensor/float16.h"
+#include "tests/device/tile_attention.h"
 
 namespace spry::testing {
 
@@ -50,7 +51,46 @@ void AddShapes(std::vector<AttentionCase>& cases) {
                    .kv = DType::kBF16,
                    .scale = 0.05f});
   cases.push_back({.name = "bf16 cache", .kv = DType::kBF16});
+  for (const int dim : {32, 48, 96, 112}) {
+    cases.push_back({.name = "bf16 cache, values of " + std::to_string(dim),
+                     .head_dim = 48,
+                     .v_head_dim = dim,
+                     .kv = DType::kBF16});
+  }
   cases.push_back({.name = "f16 cache", .kv = DType::kF16});
+}
+
+// Caches of bf16 whose sizes AMX takes.
+AttentionCase TileCase(std::string name, int group, int dim, int block_size) {
+  return {.name = "tiles, " + std::move(name),
+          .num_heads = 2 * group,
+          .num_kv_heads = 2,
+          .head_dim = dim,
+          .v_head_dim = dim,
+          .block_size = block_size,
+          .kv = DType::kBF16,
+          .scale = 1.0f / std::sqrt(static_cast<float>(dim))};
+}
+
+void AddTileCases(std::vector<AttentionCase>& cases) {
+  cases.push_back(TileCase("head size 32, blocks of 32", 2, 32, 32));
+  cases.push_back(TileCase("head size 96, blocks of 64", 1, 96, 64));
+  cases.push_back(TileCase("head size 128, blocks of 128", 5, 128, 128));
+  cases.push_back(TileCase("head size 256, blocks of 256", 1, 256, 256));
+  cases.push_back(TileCase("twenty to one", 20, 32, 16));
+  cases.push_back(TileCase("values narrower", 3, 64, 16));
+  cases.back().v_head_dim = 48;
+  cases.push_back(TileCase("window 3, sinks", 3, 64, 16));
+  cases.back().window = 3;
+  cases.back().sinks = true;
+  cases.push_back(TileCase("window 150, soft cap", 3, 64, 32));
+  cases.back().window = 150;
+  cases.back().soft_cap = 2.0f;
+  cases.push_back(TileCase("window 600, soft cap, alibi, sinks", 3, 64, 16));
+  cases.back().window = 600;
+  cases.back().soft_cap = 5.0f;
+  cases.back().alibi = true;
+  cases.back().sinks = true;
 }
 
 // What changes or hides scores.
@@ -98,6 +138,7 @@ void AddScoreForms(std::vector<AttentionCase>& cases) {
 std::vector<AttentionCase> AttentionCases() {
   std::vector<AttentionCase> cases;
   AddShapes(cases);
+  AddTileCases(cases);
   AddScoreForms(cases);
 #if defined(__SANITIZE_ADDRESS__)
   // Bits are compared in the release build. Here memory is watched, at a tenth of the speed: every
@@ -108,6 +149,11 @@ std::vector<AttentionCase> AttentionCases() {
 #else
   return cases;
 #endif
+}
+
+bool TakesTiles(const AttentionCase& c, const Target& target) {
+  return target.name().starts_with("amx") && c.kv == DType::kBF16 && c.head_dim % 32 == 0 &&
+         c.v_head_dim % 16 == 0 && c.block_size % 16 == 0;
 }
 
 AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, uint64_t seed)
@@ -244,6 +290,46 @@ std::vector<double> AttentionRunner::Expected(std::span<const int32_t> ids, int 
       }
       output.push_back(value / sum);
     }
+  }
+  return output;
+}
+
+std::vector<float> AttentionRunner::ExpectedOfTiles(std::span<const int32_t> ids,
+                                                    int position) const {
+  const AttentionCase& c = case_;
+  const int64_t width = table_.handle.shape[1];
+  const int64_t k_column = int64_t{c.num_heads} * c.head_dim;
+  const int64_t v_column = k_column + int64_t{c.num_kv_heads} * c.head_dim;
+  std::vector<float> cached(width * kAttentionTableRows);  // of the ids that occur
+  for (const int32_t id : ids) {
+    for (int64_t i = k_column; i < width; ++i) {
+      cached[id * width + i] = static_cast<float>(Cached(id, i));
+    }
+  }
+  std::vector<float> output;
+  for (int head = 0; head < c.num_heads; ++head) {
+    const int kv_head = head / (c.num_heads / c.num_kv_heads);
+    const std::vector<float> q(
+        table_.values.begin() + ids[position] * width + head * c.head_dim,
+        table_.values.begin() + ids[position] * width + (head + 1) * c.head_dim);
+    TileQuery query{.params = {.head_dim = c.head_dim,
+                               .v_head_dim = c.v_head_dim,
+                               .scale = c.scale,
+                               .window = c.window,
+                               .soft_cap = c.soft_cap,
+                               .has_alibi = c.alibi,
+                               .has_sinks = c.sinks},
+                    .slope = static_cast<float>(slopes_.values[head]),
+                    .sink = static_cast<float>(sinks_.values[head]),
+                    .q = q,
+                    .position = position};
+    for (int j = 0; j <= position; ++j) {
+      const float* row = cached.data() + ids[j] * width;
+      query.keys.push_back(row + k_column + kv_head * c.head_dim);
+      query.values.push_back(row + v_column + kv_head * c.v_head_dim);
+    }
+    const std::vector<float> line = TileAttention(query);
+    output.insert(output.end(), line.begin(), line.end());
   }
   return output;
 }

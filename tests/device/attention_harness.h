@@ -39,6 +39,10 @@ struct AttentionCase {
 
 std::vector<AttentionCase> AttentionCases();
 
+// Whether the target's attention rounds queries and weights to bf16 (tile_attention.h) and so is
+// not to the bits of the reference: with AMX, where a case's cache and sizes fit its tiles.
+bool TakesTiles(const AttentionCase& attention_case, const Target& target);
+
 // Some tokens of one row in one step.
 struct Piece {
   int row = 0;
@@ -57,6 +61,8 @@ class AttentionRunner {
 
   // What position `position` of the sequence must give, in double.
   std::vector<double> Expected(std::span<const int32_t> ids, int position) const;
+  // The same to the bit, from a target that TakesTiles.
+  std::vector<float> ExpectedOfTiles(std::span<const int32_t> ids, int position) const;
   int64_t output_width() const { return output_.width; }
 
  private:

@@ -88,8 +88,11 @@ double WorstError(const AttentionRunner& runner, const std::vector<int32_t>& ids
   return worst;
 }
 
-// Values are up to 1.5 in size and averages of them keep that scale.
-constexpr double kMaxError = 4e-6;
+// Values are up to 1.5 in size and averages of them keep that scale. To round a query and a weight
+// to bf16 is to move each by up to 2^-9 of itself; 3e-3 is the most seen.
+double MaxError(const AttentionCase& attention_case, const Target& target) {
+  return TakesTiles(attention_case, target) ? 8e-3 : 4e-6;
+}
 
 TEST(Attention, AgreesWithDouble) {
   for (const auto& target : CpuTargets(/*threads=*/1)) {
@@ -97,7 +100,7 @@ TEST(Attention, AgreesWithDouble) {
       AttentionRunner runner(attention_case, *target, /*seed=*/1);
       const std::vector<int32_t> ids = SomeIds(/*count=*/300, /*seed=*/2);
       const std::vector<float> output = RunAlone(runner, /*row=*/0, ids, {});
-      EXPECT_LT(WorstError(runner, ids, output), kMaxError)
+      EXPECT_LT(WorstError(runner, ids, output), MaxError(attention_case, *target))
           << attention_case.name << ", " << target->name();
     }
   }
@@ -114,9 +117,28 @@ TEST(Attention, AgreesWithDoubleOverSeveralSegments) {
       for (const int t : {510, 511, 512, 513, 700, 1023, 1024, 1099}) {
         const std::vector<double> expected = runner.Expected(ids, t);
         for (int64_t i = 0; i < width; ++i) {
-          ASSERT_NEAR(output[t * width + i], expected[i], kMaxError)
+          ASSERT_NEAR(output[t * width + i], expected[i], MaxError(attention_case, *target))
               << attention_case.name << ", " << target->name() << ", position " << t;
         }
+      }
+    }
+  }
+}
+
+// At the ends of tiles, runs and segments, and here and there.
+TEST(Attention, TilesGiveTheBitsOfTheScalarCode) {
+  for (const auto& target : CpuTargets(/*threads=*/1)) {
+    for (const AttentionCase& attention_case : AttentionCases()) {
+      if (!TakesTiles(attention_case, *target)) continue;
+      AttentionRunner runner(attention_case, *target, /*seed=*/26);
+      const std::vector<int32_t> ids = SomeIds(/*count=*/1030, /*seed=*/27);
+      const std::vector<float> output = RunAlone(runner, /*row=*/0, ids, {600, 1});
+      const int64_t width = runner.output_width();
+      for (const int t : {0,   1,   2,   14,  15,  16,  31,  32,  100, 127, 128,  129,
+                          150, 255, 333, 384, 511, 512, 513, 600, 639, 640, 1023, 1029}) {
+        const std::vector<float> expected = runner.ExpectedOfTiles(ids, t);
+        ASSERT_EQ(std::memcmp(output.data() + t * width, expected.data(), width * sizeof(float)), 0)
+            << attention_case.name << ", " << target->name() << ", position " << t;
       }
     }
   }
@@ -157,8 +179,10 @@ TEST(Attention, CutsOfASequenceDoNotChangeBits) {
 
 TEST(Attention, CutsNearSegmentsDoNotChangeBits) {
   for (const auto& target : CpuTargets(/*threads=*/1)) {
-    for (const char* name : {"grouped, blocks of 16", "window 600", "grouped 8, window 511",
-                             "grouped 8, window 513", "alibi", "sinks", "all at once"}) {
+    for (const char* name :
+         {"grouped, blocks of 16", "window 600", "grouped 8, window 511", "grouped 8, window 513",
+          "alibi", "sinks", "all at once", "tiles, values narrower",
+          "tiles, window 600, soft cap, alibi, sinks"}) {
       for (const AttentionCase& attention_case : AttentionCases()) {
         if (attention_case.name != name) continue;
         AttentionRunner runner(attention_case, *target, /*seed=*/15);
@@ -190,16 +214,28 @@ TEST(Attention, ThreadsDoNotChangeBits) {
   }
 }
 
+// In f32, and in tiles of bf16.
+std::vector<AttentionCase> WindowsOverNans() {
+  std::vector<AttentionCase> cases;
+  for (const int window : {1, 5, 16, 33, 520}) {
+    cases.push_back({.name = "window " + std::to_string(window),
+                     .num_heads = 6,
+                     .num_kv_heads = 2,
+                     .window = window,
+                     .last_id_is_nan = true});
+    cases.push_back(cases.back());
+    cases.back().head_dim = cases.back().v_head_dim = 32;
+    cases.back().kv = DType::kBF16;
+  }
+  return cases;
+}
+
 // What a window hides is not weighed with 0, which would keep its NaNs, but not weighed at all.
 TEST(Attention, WhatTheWindowHidesMayBeNan) {
   const auto nan_id = static_cast<int32_t>(kAttentionTableRows - 1);
   for (const auto& target : CpuTargets(/*threads=*/2)) {
-    for (const int window : {1, 5, 16, 33, 520}) {
-      const AttentionCase attention_case{.name = "window " + std::to_string(window),
-                                         .num_heads = 6,
-                                         .num_kv_heads = 2,
-                                         .window = window,
-                                         .last_id_is_nan = true};
+    for (const AttentionCase& attention_case : WindowsOverNans()) {
+      const int window = attention_case.window;
       AttentionRunner runner(attention_case, *target, /*seed=*/22);
       std::vector<int32_t> ids = SomeIds(/*count=*/1100, /*seed=*/23);
       for (int32_t& id : ids) id = std::min(id, nan_id - 1);

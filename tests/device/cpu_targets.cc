@@ -59,7 +59,7 @@ CpuTarget ReferenceTarget(int threads) {
 std::vector<std::unique_ptr<Target>> CpuTargets(int threads) {
   const CpuFeatures features = DetectCpuFeatures();
   std::vector<std::unique_ptr<Target>> targets;
-  for (const CpuIsa isa : {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
     const Result<KernelChoice> kernels = ChooseKernels(isa, features);
     if (!kernels.ok()) continue;  // not on this machine
     targets.push_back(std::make_unique<CpuTarget>(*kernels, threads));

@@ -11,6 +11,8 @@ using ::testing::HasSubstr;
 constexpr CpuFeatures kOld{};
 constexpr CpuFeatures kAvx2Machine{.avx2 = true};
 constexpr CpuFeatures kAvx512Machine{.avx2 = true, .avx512 = true};
+constexpr CpuFeatures kAmxMachine{
+    .avx2 = true, .avx512 = true, .avx512_vnni = true, .avx512_bf16 = true, .amx = true};
 
 std::string_view Chosen(CpuIsa isa, const CpuFeatures& features) {
   return ChooseKernels(isa, features)->name;
@@ -19,12 +21,13 @@ std::string_view Chosen(CpuIsa isa, const CpuFeatures& features) {
 TEST(KernelChoice, AutoTakesTheWidestThatTheMachineHas) {
   EXPECT_EQ(Chosen(CpuIsa::kAuto, kAvx2Machine), "avx2");
   EXPECT_EQ(Chosen(CpuIsa::kAuto, kAvx512Machine), "avx512");
+  EXPECT_EQ(Chosen(CpuIsa::kAuto, kAmxMachine), "amx");
 }
 
 TEST(KernelChoice, AnAskedForSetIsTakenAsItIs) {
   EXPECT_EQ(Chosen(CpuIsa::kReference, kAvx512Machine), "reference");
   EXPECT_EQ(Chosen(CpuIsa::kAvx2, kAvx512Machine), "avx2");
-  EXPECT_EQ(Chosen(CpuIsa::kAvx512, kAvx512Machine), "avx512");
+  EXPECT_EQ(Chosen(CpuIsa::kAvx512, kAmxMachine), "avx512");
   EXPECT_EQ(ChooseKernels(CpuIsa::kReference, kAvx512Machine)->table, ReferenceKernels());
 }
 
@@ -39,8 +42,8 @@ TEST(KernelChoice, WhatIsMissingIsNamed) {
 
 // Every op but the executable's own and attention has a kernel in every table.
 TEST(KernelChoice, TablesAreComplete) {
-  for (const CpuIsa isa : {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
-    const KernelTable table = ChooseKernels(isa, kAvx512Machine)->table;
+  for (const CpuIsa isa : {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
+    const KernelTable table = ChooseKernels(isa, kAmxMachine)->table;
     for (int op = 0; op < kNumOps; ++op) {
       const OpId id = static_cast<OpId>(op);
       const bool elsewhere = id == OpId::kStage || id == OpId::kAdvance || id == OpId::kWriteKv ||

@@ -24,7 +24,10 @@ class KvMemoryTest : public ::testing::Test {
                       .num_block_writes = static_cast<int32_t>(blocks.size())};
     std::vector<SlotBlockWrite> writes;
     for (const int32_t block : blocks) writes.push_back({.block = block});
-    kv_.TouchAhead({.header = &header, .block_writes = writes.data()});
+    const StepSlot slot{.header = &header, .block_writes = writes.data()};
+    kv_.TouchUsed(slot);
+    for (const int32_t block : blocks) EXPECT_TRUE(IsResident(0, block) && IsResident(1, block));
+    kv_.TouchAhead(slot);
   }
 
   bool IsResident(int layer, int32_t block) const {

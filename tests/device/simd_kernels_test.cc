@@ -33,7 +33,13 @@ std::vector<const AttentionKernels*> AllAttentionKernels() {
   std::vector<const AttentionKernels*> all;
   if (features.avx2) all.push_back(&Avx2AttentionKernels());
   if (features.avx512) all.push_back(&Avx512AttentionKernels());
+  if (features.amx) all.push_back(&AmxAttentionKernels());
   return all;
+}
+
+std::vector<KvKind> KvKindsOf(const AttentionKernels& kernels) {
+  if (&kernels == &AmxAttentionKernels()) return {KvKind::kBF16};
+  return {KvKind::kF32, KvKind::kBF16, KvKind::kF16};
 }
 
 TEST(SimdKernels, SiluIsTheScalarOneEverywhere) {
@@ -82,7 +88,7 @@ TEST(SimdKernels, NormsAndReluKeepANan) {
 // A cache of one kv head and a few lines that look at it.
 class AttentionRig {
  public:
-  static constexpr int kDim = 48, kKeys = 64;
+  static constexpr int kDim = 96, kKeys = 64;
 
   AttentionRig(const AttentionKernels& kernels, KvKind kind)
       : kernels_(kernels), kind_(static_cast<int>(kind)), bytes_(kind == KvKind::kF32 ? 4 : 2) {
@@ -93,7 +99,8 @@ class AttentionRig {
   void Write(int key, const std::vector<float>& k, const std::vector<float>& v) {
     const int lane = key % kernels_.lanes;
     kernels_.write_key[kind_](k.data(), kDim, lane, keys_.data() + (key - lane) * kDim * bytes_);
-    kernels_.write_value[kind_](v.data(), kDim, values_.data() + key * kDim * bytes_);
+    kernels_.write_value[kind_](v.data(), kDim, lane,
+                                values_.data() + (key - lane) * kDim * bytes_);
   }
 
   std::vector<float> Attend(const std::vector<float>& queries, const std::vector<int>& counts) {
@@ -104,7 +111,8 @@ class AttentionRig {
       values.push_back(values_.data() + key * kDim * bytes_);
     }
     std::vector<float> scores(lines * kKvSegment), output(lines * kDim);
-    AttentionBlock block = {.head_dim = kDim,
+    AttentionBlock block = {.lines = lines,
+                            .head_dim = kDim,
                             .v_head_dim = kDim,
                             .scale = 0.2f,
                             .first_segment = true,
@@ -117,7 +125,9 @@ class AttentionRig {
       block.queries[l] = queries.data() + l * kDim;
       block.counts[l] = counts[l];
     }
+    if (kernels_.enter != nullptr) kernels_.enter(lines);
     kernels_.attend[kind_][lines - 1](block);
+    if (kernels_.leave != nullptr) kernels_.leave();
     for (int l = 0; l < lines; ++l) {
       kernels_.finish(block.states[l], output.data() + l * kDim, kDim, output.data() + l * kDim);
     }
@@ -141,7 +151,7 @@ std::vector<float> SomeFloats(int count, Random& random) {
 TEST(SimdKernels, KeysBehindALinesLastDoNotReachIt) {
   constexpr int kDim = AttentionRig::kDim;
   for (const AttentionKernels* kernels : AllAttentionKernels()) {
-    for (const KvKind kind : {KvKind::kF32, KvKind::kBF16, KvKind::kF16}) {
+    for (const KvKind kind : KvKindsOf(*kernels)) {
       Random random(2);
       AttentionRig clean(*kernels, kind), dirty(*kernels, kind);
       for (int key = 0; key < 40; ++key) {

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "device/cpu/machine.h"
 #include "device/cpu/simd/linear.h"
+#include "ops/fusion.h"
 #include "ops/linear.h"
 #include "tensor/dequantize.h"
 #include "tensor/float16.h"
@@ -30,6 +32,7 @@ struct LinearSpec {
   bool bias = false;
   bool residual = false;
   Activation activation = Activation::kNone;
+  bool gated = false;
 
   int64_t n() const {
     int64_t rows = 0;
@@ -107,7 +110,7 @@ class LinearRig {
       : LinearRig(
             spec, weights,
             [&](const OpRecord& op, BindContext& context) {
-              return BindLinear(op, context, kernels);
+              return BindLinear(op, context, kernels, Avx2RowKernels());
             },
             workers) {}
 
@@ -128,10 +131,12 @@ class LinearRig {
            }});
     }
     y_ = Linear(tracer, x_, handles, biases, {});
+    if (spec.gated) y_ = GatedActivate(tracer, y_, spec.activation);
     residual_ = tracer.NewBuffer("residual", RowDim::kTokens, spec.n(), DType::kF32);
     Result<Program> program = tracer.Finish(1);
     EXPECT_TRUE(program.ok()) << program.status().message();
     program_ = *std::move(program);
+    FuseOps(program_, {.gate_into_linear = true});
     OpRecord& op = program_.ops.back();
     LinearParams params = op.params.As<LinearParams>();
     params.activation = spec.activation;
@@ -187,6 +192,7 @@ class LinearRig {
 struct KernelVariant {
   std::string name;
   LinearKernels kernels;
+  bool bf16_products = false;  // of quantised weights: int8 otherwise
 };
 inline std::vector<KernelVariant> KernelVariants() {
   std::vector<KernelVariant> variants;
@@ -202,6 +208,10 @@ inline std::vector<KernelVariant> KernelVariants() {
     if (vnni) AddAvx512VnniLinear(kernels);
     if (bf16) AddAvx512Bf16Linear(kernels);
     if (vnni || bf16) variants.push_back({"avx512_vnni_bf16", kernels});
+    if (DetectCpuFeatures().amx) {
+      AddAmxLinear(kernels);
+      variants.push_back({"amx", kernels, /*bf16_products=*/true});
+    }
   }
   return variants;
 }

@@ -48,7 +48,14 @@ float AsForm(WeightForm form, float value) {
   return value;
 }
 
-// A product in double with the most that f32 sums and int8 activations may be off.
+// How a kernel takes the activations of a quantised weight.
+enum class Rounding {
+  kNone,  // int8, and they are whole numbers that it holds
+  kInt8,
+  kBf16,  // and the weights too
+};
+
+// A product in double with the most that f32 sums and rounded factors may be off.
 struct Expected {
   double value = 0;
   double bound = 0;
@@ -63,8 +70,11 @@ struct Row {
 
 // int8: x = s q + e with |e| <= s / 2 (and a few roundings in s and x / s); the sum of the scale's
 // group then takes at most 2 roundings, after 3 in each term.
-Expected Multiply(const Row& row, const float* x, bool exact_activations) {
+// bf16: x and w have 8 bits; before that w is rounded to 11, as are its scale and its minimum.
+// Every element is a term of the sum.
+Expected Multiply(const Row& row, const float* x, Rounding rounding) {
   Expected expected;
+  const bool quantized = IsQuantizedForm(row.form);
   double magnitude = 0;
   for (int64_t i = 0; i < row.k; ++i) {
     double value = x[i];
@@ -72,7 +82,10 @@ Expected Multiply(const Row& row, const float* x, bool exact_activations) {
     const double w = AsForm(row.form, row.w[i]);
     expected.value += value * w;
     magnitude += std::abs(value) * row.magnitudes[i];
-    if (!IsQuantizedForm(row.form) || exact_activations) continue;
+    if (quantized && rounding == Rounding::kBf16) {
+      expected.bound += std::abs(value) * (std::abs(w) * 0x1.02p-7 + row.magnitudes[i] * 0x1p-10);
+    }
+    if (!quantized || rounding != Rounding::kInt8) continue;
     double largest = 0;
     for (int64_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j) {
       largest = std::max(largest, std::abs(double{x[j]}));
@@ -81,13 +94,14 @@ Expected Multiply(const Row& row, const float* x, bool exact_activations) {
     magnitude += largest / 127 * row.magnitudes[i];
   }
   const double groups = static_cast<double>(row.k) / FactsOf(row.form).scale_group;
-  const double roundings = IsQuantizedForm(row.form) ? 2.0 * groups + 6 : row.k + 2.0;
+  const bool by_group = quantized && rounding != Rounding::kBf16;
+  const double roundings = by_group ? 2.0 * groups + 6 : row.k + 2.0;
   expected.bound += magnitude * roundings * kUnit;
   return expected;
 }
 
 void ExpectProduct(const LinearSpec& spec, const LinearWeights& weights,
-                   const std::vector<float>& x, const std::vector<float>& y, bool exact) {
+                   const std::vector<float>& x, const std::vector<float>& y, Rounding rounding) {
   const int64_t rows = static_cast<int64_t>(x.size()) / spec.k;
   int64_t column = 0;
   for (size_t p = 0; p < spec.parts.size(); ++p) {
@@ -97,7 +111,7 @@ void ExpectProduct(const LinearSpec& spec, const LinearWeights& weights,
       const Row row = {FormOf(part.dtype, spec.compute), &values.w[n * spec.k],
                        &values.magnitudes[n * spec.k], spec.k};
       for (int64_t r = 0; r < rows; ++r) {
-        const Expected expected = Multiply(row, &x[r * spec.k], exact);
+        const Expected expected = Multiply(row, &x[r * spec.k], rounding);
         ASSERT_NEAR(y[r * spec.n() + column], expected.value, expected.bound)
             << "row " << r << " column " << column;
       }
@@ -146,9 +160,14 @@ const FormCase kForms[] = {
     {"iq4_xs", DType::kIQ4_XS, DType::kBF16},
 };
 
+Rounding RoundingOf(const KernelVariant& variant) {
+  return variant.bf16_products ? Rounding::kBf16 : Rounding::kInt8;
+}
+
 class LinearForms : public testing::TestWithParam<std::tuple<KernelVariant, FormCase>> {
  protected:
-  const LinearKernels& kernels() const { return std::get<0>(GetParam()).kernels; }
+  const KernelVariant& variant() const { return std::get<0>(GetParam()); }
+  const LinearKernels& kernels() const { return variant().kernels; }
   // k is rounded up to whole blocks.
   LinearSpec Spec(int64_t n, int64_t k) const {
     const FormCase& form = std::get<1>(GetParam());
@@ -170,9 +189,12 @@ TEST_P(LinearForms, ProductIsWithinBounds) {
       LinearRig rig(spec, weights, kernels(), 1);
       for (const int32_t rows : {1, 2, 7, 13}) {
         const std::vector<float> x = RandomRows(rows * k, random);
-        ExpectProduct(spec, weights, x, rig.Run(x.data(), rows), false);
+        const Rounding rounding = RoundingOf(variant());
+        ExpectProduct(spec, weights, x, rig.Run(x.data(), rows), rounding);
         const std::vector<float> whole = ExactRows(rows * k, random);
-        ExpectProduct(spec, weights, whole, rig.Run(whole.data(), rows), k % 32 == 0);
+        const bool exact = rounding == Rounding::kInt8 && k % 32 == 0;
+        ExpectProduct(spec, weights, whole, rig.Run(whole.data(), rows),
+                      exact ? Rounding::kNone : rounding);
       }
     }
   }
@@ -181,9 +203,9 @@ TEST_P(LinearForms, ProductIsWithinBounds) {
 TEST_P(LinearForms, RowsDoNotDependOnTheirNumberOrNeighbours) {
   std::mt19937 random(11);
   constexpr int32_t kRows = 512;
-  const LinearSpec spec = Spec(97, 160);
+  const LinearSpec spec = Spec(97, 430);
   const LinearWeights weights(spec, 3);
-  LinearRig rig(spec, weights, kernels(), 2);
+  LinearRig rig(spec, weights, kernels(), 1);
   const std::vector<float> x = RandomRows(kRows * spec.k, random);
   const std::vector<float> all = rig.Run(x.data(), kRows);
   std::vector<int32_t> counts = {257};
@@ -197,7 +219,7 @@ TEST_P(LinearForms, RowsDoNotDependOnTheirNumberOrNeighbours) {
 
 TEST_P(LinearForms, WorkersDoNotChangeBits) {
   std::mt19937 random(13);
-  const LinearSpec spec = Spec(97, 160);
+  const LinearSpec spec = Spec(97, 430);
   const LinearWeights weights(spec, 4);
   const std::vector<float> x = RandomRows(200 * spec.k, random);
   LinearRig one(spec, weights, kernels(), 1);
@@ -292,7 +314,35 @@ TEST_P(StackedLinear, PartsOfDifferentTypesKeepTheirPlaces) {
     LinearRig rig(spec, weights, GetParam().kernels, workers);
     for (const int32_t rows : {1, 6, 40}) {
       const std::vector<float> x = RandomRows(rows * spec.k, random);
-      ExpectProduct(spec, weights, x, rig.Run(x.data(), rows), false);
+      ExpectProduct(spec, weights, x, rig.Run(x.data(), rows), RoundingOf(GetParam()));
+    }
+  }
+}
+
+// The gate is the row kernels' of the same products.
+TEST_P(StackedLinear, GatedGivesTheBitsOfItsFormula) {
+  constexpr int32_t kRows = 520;  // more than the products that lie near a core
+  constexpr int64_t kGateRows = 80, kK = 96;
+  LinearSpec spec = {
+      .parts = {{DType::kQ4_1, kGateRows}, {DType::kQ8_0, kGateRows}}, .k = kK, .bias = true};
+  const LinearWeights weights(spec, 21);
+  std::mt19937 random(22);
+  const std::vector<float> x = RandomRows(kRows * kK, random);
+  LinearRig plain(spec, weights, GetParam().kernels, 1);
+  const std::vector<float> products = plain.Run(x.data(), kRows);
+  std::vector<float> expected(kRows * kGateRows);
+  for (int32_t r = 0; r < kRows; ++r) {
+    const float* gate = &products[r * spec.n()];
+    Avx2RowKernels().activate[static_cast<int>(Activation::kSilu)](
+        gate, gate + kGateRows, kGateRows, &expected[r * kGateRows]);
+  }
+  spec.gated = true;
+  spec.activation = Activation::kSilu;
+  for (const int workers : {1, 2, 3}) {
+    LinearRig gated(spec, weights, GetParam().kernels, workers);
+    for (const int32_t rows : {1, 2, 17, 40, kRows}) {
+      const std::vector<float> y = gated.Run(x.data(), rows);
+      ASSERT_TRUE(SameBits(y.data(), expected.data(), rows * kGateRows)) << rows << " rows";
     }
   }
 }

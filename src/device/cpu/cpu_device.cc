@@ -66,6 +66,7 @@ class CpuDevice final : public Device {
   }
 
   DType ActivationDType(DType) const override { return DType::kF32; }
+  Fusions fusions() const override { return {.gate_into_linear = kernels_.packs_weights}; }
 
   Result<MemoryNeeds> Plan(const Program& program, const CompileOptions& options) const override {
     SPRY_ASSIGN_OR_RETURN(const CpuAttentionBackend* attention, Select(program, options));

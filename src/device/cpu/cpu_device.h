@@ -11,7 +11,7 @@ namespace spry {
 
 inline constexpr int kMaxThreads = 1024;
 
-enum class CpuIsa { kAuto, kReference, kAvx2, kAvx512 };
+enum class CpuIsa { kAuto, kReference, kAvx2, kAvx512, kAmx };
 
 struct CpuDeviceOptions {
   int threads = 0;  // 0: the physical cores that affinity and cgroup allow

@@ -112,6 +112,7 @@ Status CpuExecutable::Profile(StepProfile* profile) {
 Status CpuExecutable::Launch(StepId step) {
   ring_.SetStep(step);
   profiled_ = profile_ == nullptr ? nullptr : profile_->Next();
+  context_->kv().TouchUsed(ring_.slot(step));
   pool_->Run(profiled_ == nullptr ? RunCalls : RunProfiledCalls, this);
   context_->kv().TouchAhead(ring_.slot(step));
   return {};

@@ -22,6 +22,8 @@ constexpr KernelSet kKernelSets[] = {
      Avx2Attention},
     {CpuIsa::kAvx512, "avx512", "AVX-512 F, BW, DQ and VL", &CpuFeatures::avx512, UseAvx512Kernels,
      Avx512Attention},
+    {CpuIsa::kAmx, "amx", "AMX with bf16 and int8, or the system's leave to use it",
+     &CpuFeatures::amx, UseAmxKernels, AmxAttention},
 };
 
 }  // namespace

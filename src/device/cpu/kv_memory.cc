@@ -1,14 +1,28 @@
 #include "device/cpu/kv_memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <utility>
 
 namespace spry {
 namespace {
 
-constexpr int64_t kPageBytes = 4096;
+constexpr uintptr_t kPageBytes = 4096;
 // Every row may need a block before the next ones are touched.
 constexpr int32_t kBlocksAheadPerRow = 2;
+
+// Gives [begin, end) memory, and the rest of its first and last page.
+void TouchPages(std::byte* begin, std::byte* end) {
+  const uintptr_t first = reinterpret_cast<uintptr_t>(begin) / kPageBytes * kPageBytes;
+  const uintptr_t last = reinterpret_cast<uintptr_t>(end);
+  if (madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE) == 0) return;
+  // Linux before 5.14.
+  for (uintptr_t at = first; at < last; at += kPageBytes) {
+    volatile std::byte* const page = reinterpret_cast<std::byte*>(at);
+    *page = *page;
+  }
+}
 
 }  // namespace
 
@@ -24,23 +38,28 @@ Result<KvMemory> KvMemory::Map(std::span<const int64_t> block_bytes, const StepL
   return kv;
 }
 
-void KvMemory::TouchAhead(const StepSlot& slot) {
+void KvMemory::TouchUsed(const StepSlot& slot) {
   for (int32_t i = 0; i < slot.header->num_block_writes; ++i) {
     used_end_ = std::max(used_end_, slot.block_writes[i].block + 1);
   }
-  touched_end_ = std::max(touched_end_, used_end_);
+  TouchUntil(used_end_);
+}
+
+void KvMemory::TouchAhead(const StepSlot& slot) {
   const int32_t rows = slot.header->num_rows;
   const int32_t wanted = std::min(used_end_ + kBlocksAheadPerRow * rows, num_blocks_);
   // As many as the rows need in the long run.
   const int32_t most = (rows + block_size_ - 1) / block_size_;
-  for (int32_t i = 0; i < most && touched_end_ < wanted; ++i) Touch(touched_end_++);
+  TouchUntil(std::min(touched_end_ + most, wanted));
 }
 
-void KvMemory::Touch(int32_t block) {
+void KvMemory::TouchUntil(int32_t end) {
+  if (end <= touched_end_) return;
   for (const Layer& layer : layers_) {
-    volatile std::byte* const begin = layer.memory.data() + block * layer.block_bytes;
-    for (int64_t at = 0; at < layer.block_bytes; at += kPageBytes) begin[at] = begin[at];
+    std::byte* const memory = layer.memory.data();
+    TouchPages(memory + touched_end_ * layer.block_bytes, memory + end * layer.block_bytes);
   }
+  touched_end_ = end;
 }
 
 }  // namespace spry

@@ -1,7 +1,8 @@
 // The KV blocks of every layer, in memory that the system hands out page by page when it is first
-// touched. That costs more than the write itself, and the rows of a batch tend to need their next
-// block in the same step; so after each step a few of the blocks that will come next are touched,
-// and no step pays for many.
+// touched. That costs more than the write itself, most of it for being interrupted page by page; so
+// a step's new blocks are asked for at once before it. And as the rows of a batch tend to need
+// their next block in the same step, after each step a few of the blocks that will come next are
+// touched.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ class KvMemory {
 
   std::byte* layer(LayerIdx layer) const { return layers_[layer.value()].memory.data(); }
 
-  // To be called between steps, with the slot of the step that has run. Changes no content.
+  // To be called before a step and after it, with its slot. They change no content.
+  void TouchUsed(const StepSlot& slot);
   void TouchAhead(const StepSlot& slot);
   // Blocks [0, touched_end) have their memory.
   int32_t touched_end() const { return touched_end_; }
@@ -32,7 +34,7 @@ class KvMemory {
     MemoryRegion memory;
     int64_t block_bytes = 0;
   };
-  void Touch(int32_t block);
+  void TouchUntil(int32_t end);
 
   std::vector<Layer> layers_;
   int32_t num_blocks_ = 0;

@@ -3,6 +3,8 @@
 #include <cpuid.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -112,6 +114,18 @@ bool HasF16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
+// Leaf 7 of cpuid; __builtin_cpu_supports of gcc 12 and clang 14 does not know AMX.
+bool HasAmx() {
+  constexpr unsigned int kBf16 = 1u << 22, kTiles = 1u << 24, kInt8 = 1u << 25;
+  constexpr unsigned int kAvx512Fp16 = 1u << 23;  // no machine has AMX without it
+  constexpr unsigned int kAll = kBf16 | kTiles | kInt8 | kAvx512Fp16;
+  unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAll) != kAll) return false;
+  // arch_prctl(2): leave for the tiles' data, for all threads from now on.
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 }  // namespace
 
 CpuFeatures DetectCpuFeatures() {
@@ -123,6 +137,7 @@ CpuFeatures DetectCpuFeatures() {
                     __builtin_cpu_supports("avx512vl");
   features.avx512_vnni = features.avx512 && __builtin_cpu_supports("avx512vnni");
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16");
+  features.amx = features.avx512_vnni && features.avx512_bf16 && HasAmx();
   return features;
 }
 

@@ -15,7 +15,9 @@ struct CpuFeatures {
   bool avx512 = false;  // F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
+  bool amx = false;  // tiles of bf16 and int8, beside all of the above, and leave to use them
 };
+// Asks the system for the state of AMX, which it gives a process only on request.
 CpuFeatures DetectCpuFeatures();
 
 // The logical CPUs that the scheduler may put this process on.

@@ -64,6 +64,10 @@ std::vector<ProductLoop> ProductLoops(const CpuFeatures& features) {
   if (features.avx512) loops.push_back(Avx512F32Products());
   if (features.avx512_bf16) loops.push_back(Avx512Bf16Products());
   if (features.avx512_vnni) loops.push_back(Avx512Int8Products());
+  if (features.amx) {
+    loops.push_back(AmxBf16Products());
+    loops.push_back(AmxInt8Products());
+  }
   return loops;
 }
 

@@ -1,6 +1,5 @@
 // linear for AVX2, FMA and F16C: all forms.
 #include "device/cpu/simd/linear_tile.h"
-#include "device/cpu/simd/prepare.h"
 #include "device/cpu/simd/vec_avx2.h"
 
 namespace spry {
@@ -62,8 +61,6 @@ void AddAvx2Linear(LinearKernels& kernels) {
   SetTiles<Avx2Linear, WeightForm::kQ6_K, 2, 2>(kernels);
   SetTiles<Avx2Linear, WeightForm::kIQ4_NL, 2, 2>(kernels);
   SetTiles<Avx2Linear, WeightForm::kIQ4_XS, 2, 2>(kernels);
-  kernels.quantize = QuantizeRow<Avx2Linear>;
-  kernels.round = RoundRow<Avx2Linear>;
 }
 
 }  // namespace spry

@@ -1,6 +1,5 @@
 // linear for AVX-512 F, BW, DQ, VL: f32, f16, and bf16 by widening.
 #include "device/cpu/simd/linear_tile.h"
-#include "device/cpu/simd/prepare.h"
 #include "device/cpu/simd/vec_avx512.h"
 
 namespace spry {
@@ -20,8 +19,6 @@ void AddAvx512Linear(LinearKernels& kernels) {
   SetTiles<Avx512Float, WeightForm::kF32, 6, 2>(kernels);
   SetTiles<Avx512Float, WeightForm::kF16, 8, 2>(kernels);
   SetTiles<Avx512Float, WeightForm::kBF16, 6, 2>(kernels);
-  kernels.quantize = QuantizeRow<Avx512Float>;
-  kernels.round = RoundRow<Avx512Float>;
 }
 
 }  // namespace spry

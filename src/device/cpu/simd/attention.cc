@@ -92,8 +92,18 @@ void FillWithZeros(const AttentionArgs& args, const StagedRow& row) {
 
 class LineRunner {
  public:
-  LineRunner(const AttentionArgs& args, Worker& worker)
-      : args_(args), memory_(*reinterpret_cast<WorkerMemory*>(worker.scratch().data())) {}
+  LineRunner(const AttentionArgs& args, const StepState& state, Worker& worker)
+      : args_(args), memory_(*reinterpret_cast<WorkerMemory*>(worker.scratch().data())) {
+    const bool one_token_rows = state.header->num_tokens == state.header->num_rows;
+    const int most = args.kernels->max_lines;
+    if (args.kernels->enter == nullptr) return;
+    args.kernels->enter(one_token_rows ? std::min(args.group, most) : most);
+  }
+  ~LineRunner() {
+    if (args_.kernels->leave != nullptr) args_.kernels->leave();
+  }
+  LineRunner(const LineRunner&) = delete;
+  LineRunner& operator=(const LineRunner&) = delete;
 
   // The lines [begin, end) of a row and kv head, all their segments one after another.
   void Run(const RowLines& row, int kv_head, int64_t begin, int64_t end) {
@@ -119,7 +129,8 @@ class LineRunner {
 
  private:
   AttentionBlock MakeBlock(const RowLines& row, int kv_head, int64_t begin, int lines) {
-    AttentionBlock block = {.head_dim = args_.params.head_dim,
+    AttentionBlock block = {.lines = lines,
+                            .head_dim = args_.params.head_dim,
                             .v_head_dim = args_.params.v_head_dim,
                             .scale = args_.params.scale,
                             .soft_cap = args_.params.soft_cap,
@@ -152,7 +163,7 @@ class LineRunner {
     for (int64_t at = begin; at < end; at += block_size, ++blocks) {
       for (int slot = 0; slot < block_size; slot += lanes, ++i) {
         memory_.keys[i] = args_.cache + args_.layout.KeyTile(*blocks, kv_head, slot);
-        memory_.values[i] = args_.cache + args_.layout.Value(*blocks, kv_head, slot);
+        memory_.values[i] = args_.cache + args_.layout.ValueTile(*blocks, kv_head, slot);
       }
     }
   }
@@ -253,7 +264,7 @@ void RunWhole(const AttentionArgs& args, const StepState& state, Worker& worker)
   }
   const int64_t begin = total * worker.index() / worker.count();
   const int64_t end = total * (worker.index() + 1) / worker.count();
-  LineRunner runner(args, worker);
+  LineRunner runner(args, state, worker);
   int64_t before = 0;
   for (int32_t r = 0; r < state.header->num_rows; ++r) {
     const StagedRow& row = state.rows[r];
@@ -303,7 +314,7 @@ void RunSplit(const AttentionArgs& args, const StepState& state, Worker& worker)
   const int64_t end = total * (worker.index() + 1) / worker.count();
   Part* parts = reinterpret_cast<Part*>(*args.parts);
   const int64_t stride = args.max_segments;
-  LineRunner runner(args, worker);
+  LineRunner runner(args, state, worker);
   int64_t before = 0;
   for (int32_t r = 0; r < state.header->num_rows; ++r) {
     const StagedRow& row = state.rows[r];

@@ -1,5 +1,6 @@
 // The cpu attention backend: binds write_kv and attention to an instruction set's kernels and
-// spreads the lines of a step over the workers. Bit-equal to the reference backend.
+// spreads the lines of a step over the workers. Bit-equal to the reference backend, but for the
+// layers that AMX serves.
 #pragma once
 
 #include "device/cpu/kernel.h"

@@ -116,22 +116,27 @@ SPRY_INLINE void ScoreTiles(const AttentionBlock& block, int64_t first, int64_t 
 alignas(64) inline constexpr int32_t kLaneIndices[16] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                          8, 9, 10, 11, 12, 13, 14, 15};
 
-// The soft cap, then alibi, on the scores of a line.
+// The soft cap, then alibi, on the scores of the keys from `key` on.
+template <typename V>
+SPRY_INLINE typename V::Float BendScore(const AttentionBlock& block, int line, int64_t key,
+                                        typename V::Float score) {
+  if (block.soft_cap > 0.0f) {
+    const typename V::Float cap = V::Set(block.soft_cap);
+    score = V::Mul(cap, VecTanh<V>(V::Div(score, cap)));
+  }
+  if (!block.has_alibi) return score;
+  const int32_t distance = block.distances[line] + static_cast<int32_t>(key);
+  const typename V::Int distances = V::AddInt(V::LoadInt(kLaneIndices), V::SetInt(distance));
+  return V::Fma(V::Set(block.slopes[line]), V::ToFloat(distances), score);
+}
+
+// The same for all scores of a line.
 template <typename V>
 SPRY_INLINE void BendScores(const AttentionBlock& block, int line) {
-  using F = typename V::Float;
   float* scores = block.scores + line * kKvSegment;
-  const F cap = V::Set(block.soft_cap), slope = V::Set(block.slopes[line]);
-  const typename V::Int lanes = V::LoadInt(kLaneIndices);
   const int32_t count = block.counts[line];
   for (int32_t i = block.starts[line] / V::kLanes * V::kLanes; i < count; i += V::kLanes) {
-    F score = V::Load(scores + i);
-    if (block.soft_cap > 0.0f) score = V::Mul(cap, VecTanh<V>(V::Div(score, cap)));
-    if (block.has_alibi) {
-      const F distance = V::ToFloat(V::AddInt(lanes, V::SetInt(block.distances[line] + i)));
-      score = V::Fma(slope, distance, score);
-    }
-    V::Store(scores + i, score);
+    V::Store(scores + i, BendScore<V>(block, line, i, V::Load(scores + i)));
   }
 }
 
@@ -253,15 +258,16 @@ void Attend(AttentionBlock& block) {
     if (block.soft_cap > 0.0f || block.has_alibi) BendScores<V>(block, l);
     block.states[l] = Soften<V>(block.scores + l * kKvSegment, block.starts[l], block.counts[l]);
   }
-  constexpr int kVectors = 4;
-  constexpr int kFewVectors = 16 / V::kLanes;  // sizes are multiples of 16
-  static_assert(kFewVectors <= 2);
   int64_t dim = 0;
-  for (; dim + kVectors * V::kLanes <= block.v_head_dim; dim += kVectors * V::kLanes) {
-    WeighValues<V, kKind, L, kVectors>(block, dim);
+  for (; dim + 4 * V::kLanes <= block.v_head_dim; dim += 4 * V::kLanes) {
+    WeighValues<V, kKind, L, 4>(block, dim);
   }
-  for (; dim < block.v_head_dim; dim += kFewVectors * V::kLanes) {
-    WeighValues<V, kKind, L, kFewVectors>(block, dim);
+  // By two, as bf16 lies in pairs; only a last odd vector does not.
+  for (; dim + 2 * V::kLanes <= block.v_head_dim; dim += 2 * V::kLanes) {
+    WeighValues<V, kKind, L, 2>(block, dim);
+  }
+  if constexpr (V::kLanes == 16) {  // sizes are multiples of 16
+    if (dim < block.v_head_dim) WeighValues<V, kKind, L, 1>(block, dim);
   }
 }
 
@@ -301,7 +307,8 @@ SPRY_INLINE void StoreKv(std::byte* p, typename V::Float x) {
 }
 
 template <typename V, KvKind kKind>
-void WriteValue(const float* from, int64_t v_head_dim, std::byte* value) {
+void WriteValue(const float* from, int64_t v_head_dim, int row, std::byte* tile) {
+  std::byte* value = tile + row * v_head_dim * kKvBytes<kKind>;
   int64_t d = 0;
   if constexpr (kKind == KvKind::kBF16) {
     for (; d + 2 * V::kLanes <= v_head_dim; d += 2 * V::kLanes) {

@@ -7,6 +7,7 @@
 #include "device/cpu/simd/linear_kernels.h"
 #include "device/cpu/simd/row_ops.h"
 #include "device/cpu/simd/sample.h"
+#include "ops/attention/attention.h"
 
 namespace spry {
 namespace {
@@ -25,14 +26,25 @@ LinearKernels MakeAvx512Linear() {
   return kernels;
 }
 
+LinearKernels MakeAmxLinear() {
+  LinearKernels kernels = MakeAvx512Linear();
+  AddAmxLinear(kernels);
+  return kernels;
+}
+
 Result<BoundCall> BindAvx2Linear(const OpRecord& op, BindContext& context) {
   static const LinearKernels kKernels = MakeAvx2Linear();
-  return BindLinear(op, context, kKernels);
+  return BindLinear(op, context, kKernels, Avx2RowKernels());
 }
 
 Result<BoundCall> BindAvx512Linear(const OpRecord& op, BindContext& context) {
   static const LinearKernels kKernels = MakeAvx512Linear();
-  return BindLinear(op, context, kKernels);
+  return BindLinear(op, context, kKernels, Avx512RowKernels());
+}
+
+Result<BoundCall> BindAmxLinear(const OpRecord& op, BindContext& context) {
+  static const LinearKernels kKernels = MakeAmxLinear();
+  return BindLinear(op, context, kKernels, Avx512RowKernels());
 }
 
 Result<BoundCall> BindAvx2Sample(const OpRecord& op, BindContext& context) {
@@ -47,6 +59,14 @@ Result<BoundCall> BindAvx512Sample(const OpRecord& op, BindContext& context) {
 const AttentionKernels& Avx512AttentionFor(const BindContext& context) {
   const bool fits = context.limits().block_size >= Avx512AttentionKernels().lanes;
   return fits ? Avx512AttentionKernels() : Avx2AttentionKernels();
+}
+
+const AttentionKernels& AmxAttentionFor(const BindContext& context, LayerIdx index) {
+  const KvLayer& layer = context.program().kv_layers[index.value()];
+  const bool fits = layer.dtype == DType::kBF16 && layer.head_dim % 32 == 0 &&
+                    layer.v_head_dim % 16 == 0 &&
+                    context.limits().block_size % AmxAttentionKernels().lanes == 0;
+  return fits ? AmxAttentionKernels() : Avx512AttentionFor(context);
 }
 
 }  // namespace
@@ -81,6 +101,21 @@ CpuAttentionBackend Avx512Attention() {
   };
   backend.bind_attention = [](const OpRecord& op, BindContext& context) {
     return BindAttention(op, context, Avx512AttentionFor(context));
+  };
+  return backend;
+}
+
+void UseAmxKernels(KernelTable& table) { table[static_cast<int>(OpId::kLinear)] = BindAmxLinear; }
+
+CpuAttentionBackend AmxAttention() {
+  CpuAttentionBackend backend = MakeCpuAttention();
+  backend.facts.description = "tiles of keys and values in bf16, vector kernels for other caches";
+  backend.bind_write_kv = [](const OpRecord& op, BindContext& context) {
+    return BindWriteKv(op, context, AmxAttentionFor(context, op.params.As<WriteKvParams>().layer));
+  };
+  backend.bind_attention = [](const OpRecord& op, BindContext& context) {
+    return BindAttention(op, context,
+                         AmxAttentionFor(context, op.params.As<AttentionParams>().layer));
   };
   return backend;
 }

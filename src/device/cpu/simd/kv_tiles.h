@@ -2,7 +2,8 @@
 // values. Keys lie in tiles of as many keys as a vector has lanes, transposed: [D][lanes], so that
 // a lane is a key and the sum over D runs down the lane. Values are rows [key][Dv], so that a lane
 // is an element of the output. bf16 lies in pairs, which one load and two cheap instructions widen:
-// keys as [D / 2][lanes][2]; in a value, of each 2 * lanes elements, i beside lanes + i.
+// keys as [D / 2][lanes][2]; in a value, of each 2 * lanes elements, i beside lanes + i. With AMX a
+// tile of bf16 values is instead what its products take: pairs of keys, [lanes / 2][Dv][2].
 #pragma once
 
 #include <cstddef>
@@ -28,12 +29,12 @@ class KvTiles {
   int lanes() const { return lanes_; }
   int64_t bytes_per_block() const { return block_bytes_; }
 
-  // In bytes from the start of the layer's cache: the tile of keys that begins at `slot`, and the
-  // value at `slot`.
+  // In bytes from the start of the layer's cache: the tiles of keys and of values that begin at
+  // `slot`.
   int64_t KeyTile(int64_t block, int64_t head, int64_t slot) const {
     return block * block_bytes_ + head * head_bytes_ + slot * key_bytes_;
   }
-  int64_t Value(int64_t block, int64_t head, int64_t slot) const {
+  int64_t ValueTile(int64_t block, int64_t head, int64_t slot) const {
     return block * block_bytes_ + head * head_bytes_ + block_size_ * key_bytes_ +
            slot * value_bytes_;
   }

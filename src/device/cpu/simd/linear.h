@@ -4,11 +4,12 @@
 
 #include "device/cpu/kernel.h"
 #include "device/cpu/simd/linear_kernels.h"
+#include "device/cpu/simd/row_kernels.h"
 
 namespace spry {
 
-// `kernels` must outlive what is bound.
-Result<BoundCall> BindLinear(const OpRecord& op, BindContext& context,
-                             const LinearKernels& kernels);
+// The kernels must outlive what is bound.
+Result<BoundCall> BindLinear(const OpRecord& op, BindContext& context, const LinearKernels& kernels,
+                             const RowKernels& row_kernels);
 
 }  // namespace spry

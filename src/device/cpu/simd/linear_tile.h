@@ -17,6 +17,7 @@
 
 #include "device/cpu/simd/always_inline.h"
 #include "device/cpu/simd/linear_kernels.h"
+#include "device/cpu/simd/prepare.h"
 #include "device/cpu/simd/vec_math.h"
 
 namespace spry {
@@ -320,6 +321,8 @@ void Bf16Tile(const LinearTile& tile) {
   }
 }
 
+using TileFn = void (*)(const LinearTile& tile);
+
 template <typename V, WeightForm kForm, int R, int C>
 constexpr TileFn TileOf() {
   if constexpr (IsQuantizedForm(kForm)) {
@@ -331,20 +334,36 @@ constexpr TileFn TileOf() {
   }
 }
 
+// Panel by panel, so that the weights stay in the first cache while the rows pass, in tiles of at
+// most kRows rows by C vectors; a single row takes C1 vectors, for more sums in flight.
 template <typename V, WeightForm kForm, int C, int C1, int... kIndex>
-void FillTiles(LinearKernels& kernels, std::integer_sequence<int, kIndex...>) {
-  constexpr int form = static_cast<int>(kForm);
-  kernels.tile_rows[form] = sizeof...(kIndex);
-  ((kernels.tiles[form][kIndex] = TileOf < V, kForm, kIndex + 1, kIndex == 0 ? C1 : C > ()), ...);
+void MultiplyTiles(const PanelRun& run, std::integer_sequence<int, kIndex...>) {
+  constexpr TileFn kTiles[] = {TileOf < V, kForm, kIndex + 1, kIndex == 0 ? C1 : C > ()...};
+  constexpr int64_t kRows = sizeof...(kIndex);
+  const int64_t num_tiles = (run.rows + kRows - 1) / kRows;
+  for (int64_t panel = 0; panel < run.num_panels(); ++panel) {
+    for (int64_t i = 0; i < num_tiles; ++i) {
+      // Rows are spread evenly over the tiles.
+      const int64_t row = run.rows * i / num_tiles;
+      const int64_t count = run.rows * (i + 1) / num_tiles - row;
+      kTiles[count - 1](TileAt(run, panel, row));
+    }
+  }
 }
 
-// The tiles of one form. `kRows` rows by C vectors are what the registers hold; a single row takes
-// C1 vectors, for more sums in flight.
+template <typename V, WeightForm kForm, int kRows, int C, int C1>
+void Multiply(const PanelRun& run) {
+  MultiplyTiles<V, kForm, C, C1>(run, std::make_integer_sequence<int, kRows>());
+}
+
+// The kernels of one form. `kRows` rows by C vectors are what the registers hold.
 template <typename V, WeightForm kForm, int kRows, int C, int C1 = C>
 void SetTiles(LinearKernels& kernels) {
-  static_assert(kRows <= kMaxTileRows);
   static_assert(kPanelRows % (C * V::kLanes) == 0 && kPanelRows % (C1 * V::kLanes) == 0);
-  FillTiles<V, kForm, C, C1>(kernels, std::make_integer_sequence<int, kRows>());
+  FormKernel& kernel = kernels.forms[static_cast<int>(kForm)];
+  kernel = {.multiply = Multiply<V, kForm, kRows, C, C1>};
+  if constexpr (IsQuantizedForm(kForm)) kernel.rows = {QuantizeRow<V>, kQuantizedGroupBytes};
+  if constexpr (kForm == WeightForm::kBF16) kernel.rows = {RoundRow<V>, kRoundedGroupBytes};
 }
 
 }  // namespace spry

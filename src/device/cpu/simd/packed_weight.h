@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <span>
 
+#include "device/cpu/simd/always_inline.h"
 #include "tensor/dtype.h"
 
 namespace spry {
@@ -98,7 +99,7 @@ constexpr int SuperBytes(WeightForm form) {
 // The form of a weight of `dtype` in a program that computes in `compute`.
 WeightForm FormOf(DType dtype, DType compute);
 
-inline int64_t NumPanels(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
+SPRY_INLINE int64_t NumPanels(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 int64_t PanelBytes(WeightForm form, int64_t columns);
 
 // A weight as the checkpoint has it: row-major [rows, columns] of `dtype`.

@@ -27,5 +27,7 @@ ProductLoop Avx2Int8Products();  // as kernels without VNNI do them, with three 
 ProductLoop Avx512F32Products();
 ProductLoop Avx512Bf16Products();  // AVX512-BF16
 ProductLoop Avx512Int8Products();  // AVX512-VNNI
+ProductLoop AmxBf16Products();
+ProductLoop AmxInt8Products();
 
 }  // namespace spry

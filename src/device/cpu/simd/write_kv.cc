@@ -35,7 +35,8 @@ void RunWriteKv(const void* opaque, const StepState& state, Worker& worker) {
     args.kernels->write_key[args.kind](args.k.Row(t) + head * args.head_dim, args.head_dim, lane,
                                        args.cache + layout.KeyTile(block, head, slot - lane));
     args.kernels->write_value[args.kind](args.v.Row(t) + head * args.v_head_dim, args.v_head_dim,
-                                         args.cache + layout.Value(block, head, slot));
+                                         lane,
+                                         args.cache + layout.ValueTile(block, head, slot - lane));
   }
 }
 
