@@ -78,21 +78,11 @@ __device__ void StoreResident(const MmaLinearArgs& args, const float (&sums)[Sha
                               float (*turn)[kTurnStride], int32_t first_row, int32_t num_rows,
                               int32_t n, const float (&bias)[8], const InputPlace& place) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int g = lane / 4;
-  const int t = lane % 4;
   const int token = lane / 2;
 #pragma unroll
   for (int s = 0; s < Shape::kTokens / 16; ++s) {
     __syncwarp();
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float* d = sums + (s * 2 + j) * 4;
-      float(*to)[kTurnStride] = turn + j * 8 + 2 * t;
-      to[0][g] = d[0];
-      to[1][g] = d[1];
-      to[0][g + 8] = d[2];
-      to[1][g + 8] = d[3];
-    }
+    PutSums<2, kTurnStride>(sums + s * 8, turn[0]);
     __syncwarp();
     constexpr float kNoResidual[8] = {};
     float values[8];
@@ -168,22 +158,6 @@ struct ResidentShare {
     }
   }
 };
-
-// A block's sums of one segment, where the cluster reads them.
-template <typename Shape>
-__device__ void PutPart(const float (&sums)[Shape::kSums], float* part) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % kWarpThreads;
-  float* to =
-      part + lane % 4 * 2 * Shape::kPartStride + thread / kWarpThreads * kMmaOutputs + lane / 4;
-#pragma unroll
-  for (int j = 0; j < Shape::kEights; ++j, to += 8 * Shape::kPartStride) {
-    to[0] = sums[j * 4];
-    to[Shape::kPartStride] = sums[j * 4 + 1];
-    to[8] = sums[j * 4 + 2];
-    to[Shape::kPartStride + 8] = sums[j * 4 + 3];
-  }
-}
 
 #endif  // SPRY_HAS_WARPGROUP_MMA
 
@@ -283,8 +257,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   if constexpr (kSplit) {
     auto* parts = reinterpret_cast<float*>(shared);
     __syncthreads();  // all warps have read their weights
-    PutPart<Shape>(totals, parts);
-    PutPart<Shape>(sums, parts + Shape::kPart);
+    float* part = parts + warp * kMmaOutputs;
+    PutSums<Shape::kEights, Shape::kPartStride>(totals, part);
+    PutSums<Shape::kEights, Shape::kPartStride>(sums, part + Shape::kPart);
     ClusterBarrier();
     share.Store(args, parts, first_row, num_rows, first_output);
     ClusterBarrier();  // nobody leaves while others read

@@ -213,8 +213,6 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
                           float (*turn)[kTurnStride], int32_t first_row, int32_t num_rows,
                           int32_t n, const BlockDraws<Y, Shape>& draws) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int g = lane / 4;
-  const int t = lane % 4;
   const int token = lane / 2;
   const int32_t mine = n + lane % 2 * 8;
   float bias[8] = {};
@@ -226,15 +224,7 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
     const int32_t row = first_row + s * 16 + token;
     const OutputRun<Y> run = next;
     if (s + 1 < Shape::kSixteens) next.LoadResidual(args, min(row + 16, num_rows - 1), mine);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float* d = sums + (s * 2 + j) * 4;
-      float(*to)[kTurnStride] = turn + j * 8 + 2 * t;
-      to[0][g] = d[0];
-      to[1][g] = d[1];
-      to[0][g + 8] = d[2];
-      to[1][g + 8] = d[3];
-    }
+    PutSums<2, kTurnStride>(sums + s * 8, turn[0]);
     __syncwarp();
     float values[8];
     LoadFloats8(&turn[token][lane % 2 * 8], values);
@@ -257,15 +247,7 @@ __device__ void StoreShare(const MmaLinearArgs& args, const float (&sums)[Shape:
   constexpr int kShare = Shape::kTokens / kSegments;
   constexpr int kRunsOfRow = Shape::kOutputs / 4;
   const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % kWarpThreads;
-  float* to = part + lane % 4 * 2 * kStride + thread / kWarpThreads * kMmaOutputs + lane / 4;
-#pragma unroll
-  for (int j = 0; j < Shape::kEights; ++j, to += 8 * kStride) {
-    to[0] = sums[j * 4];
-    to[kStride] = sums[j * 4 + 1];
-    to[8] = sums[j * 4 + 2];
-    to[kStride + 8] = sums[j * 4 + 3];
-  }
+  PutSums<Shape::kEights, kStride>(sums, part + thread / kWarpThreads * kMmaOutputs);
   const int token = static_cast<int>(blockIdx.z) * kShare + thread / kRunsOfRow;
   const int column = thread % kRunsOfRow * 4;
   const int32_t row = first_row + token;
