@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   const int output = thread % Shape::kOutputs;
   float bias = BiasAt(args, tile * Shape::kOutputs + output);
   NormScale ahead[Shape::kNormAhead ? Shape::kNormChunks : 1];
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   float* scales = reinterpret_cast<float*>(shared);
   LoadScales<Shape>(args, ahead, scales);
   AwaitPrevious();

@@ -194,15 +194,6 @@ struct OutputRun {
   }
 };
 
-// Tiles that a warp will ask for, brought from memory to the second cache.
-__device__ inline void PrefetchWeights(const uint4* lanes, int tiles) {
-#if __CUDA_ARCH__ >= 900
-  if (tiles <= 0 || threadIdx.x % kWarpThreads != 0) return;
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(lanes),
-               "r"(tiles * kTileQuads * 16));
-#endif
-}
-
 // Shared rows of B in elements: 16-byte reads of 4 lanes from each of 8 rows meet all banks evenly
 // when rows are 64 bytes apart, modulo 128.
 __host__ __device__ constexpr int32_t SharedStride(int32_t depth) {
