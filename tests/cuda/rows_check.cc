@@ -30,6 +30,7 @@ struct LinearRowsCase {
   NormKind norm = NormKind::kNone;
   Activation activation = Activation::kNone;
   bool residual = false;
+  int max_rows = kRowOpTokens;
 };
 
 double Rounded(DType dtype, double value) {
@@ -62,9 +63,9 @@ class LinearRows {
     tracer.Emit({.id = OpId::kAdvance});
     program_ = std::make_unique<Program>(*tracer.Finish(kRowOpTableRows));
     FuseOps(*program_, kAll);
-    executable_ = target.Compile(*program_, {.max_tokens = kRowOpTokens,
-                                             .max_rows = kRowOpTokens,
-                                             .max_samples = kRowOpTokens,
+    executable_ = target.Compile(*program_, {.max_tokens = c.max_rows,
+                                             .max_rows = c.max_rows,
+                                             .max_samples = c.max_rows,
                                              .max_blocks_per_row = 1,
                                              .num_blocks = 1});
   }
@@ -137,6 +138,7 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
     if (id % 16 == 0) worst = std::max(worst, rows.WorstError(id, alone[id]));
   }
   std::vector<int> counts = {64, 65, 130, 257, 512};
+  if (c.max_rows > counts.back()) counts.push_back(c.max_rows);
   for (int count = 2; count <= 40; ++count) counts.push_back(count);
   int differing = 0;
   int compared = 0;
@@ -329,7 +331,8 @@ void CheckRows(Report& report, const CheckOptions&) {
     const LinearRowsCase cases[] = {
         {.n = 768, .k = 768, .dtype = dtype, .residual = true},
         {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
-        {.n = 768, .k = 3072, .dtype = dtype, .residual = true},
+        // As many rows as prompts have, of which a block holds a segment at a time.
+        {.n = 768, .k = 3072, .dtype = dtype, .residual = true, .max_rows = 2300},
         {.n = 3072,
          .k = 768,
          .dtype = dtype,

@@ -8,6 +8,7 @@
 #include "device/cuda/linear_input.cuh"
 #include "device/cuda/linear_many_rows.cuh"
 #include "device/cuda/linear_resident.cuh"
+#include "device/cuda/linear_segments.cuh"
 #include "device/cuda/linear_stream.cuh"
 #include "device/cuda/linear_warpgroup.cuh"
 #include "device/cuda/linear_wide.cuh"
@@ -114,6 +115,7 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
         UsesWarpgroups<SplitShape, Y>(args, context)) {
       return LaunchWarpgroup<T, Y, SplitShape>(args, rows, state, context);
     }
+    if (rows > kMaxSplitRows && LaunchSegments<T>(args, rows, state, context)) return;
   }
   if (rows <= kMaxFewRows) return LaunchProductOfFew<T, Y>(args, rows, context);
   if (args.outputs / 64 * CeilDiv(rows, 64) < context.processors) {
