@@ -8,6 +8,7 @@
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/draw.h"
 #include "device/cuda/packed_logit.cuh"
+#include "ops/advance.h"
 #include "ops/random.h"
 
 namespace spry::cuda {
@@ -181,12 +182,11 @@ __device__ void LeaveBest(const DrawArgs& args, bool wanted, const BestDraw& bes
 }
 
 // For advance: the draw of row l, once every logit has been seen. The place is free again.
-__device__ inline void TakeBest(const DrawArgs& args, int32_t l, Sampled& sampled) {
+__device__ inline RowSample TakeBest(const DrawArgs& args, int32_t l) {
   const uint64_t best = args.best[l];
   args.best[l] = 0;
   const bool broken = best == kBrokenDraw || PackedValue(best) == -INFINITY;
-  sampled.fault = broken ? RowFault::kNan : RowFault::kNone;
-  sampled.token = PackedId(best);
+  return {.token = PackedId(best), .fault = broken ? RowFault::kNan : RowFault::kNone};
 }
 
 }  // namespace spry::cuda
