@@ -30,6 +30,7 @@ struct LinearRowsCase {
   NormKind norm = NormKind::kNone;
   Activation activation = Activation::kNone;
   bool residual = false;
+  int max_rows = kRowOpTokens;
 };
 
 double Rounded(DType dtype, double value) {
@@ -62,9 +63,9 @@ class LinearRows {
     tracer.Emit({.id = OpId::kAdvance});
     program_ = std::make_unique<Program>(*tracer.Finish(kRowOpTableRows));
     FuseOps(*program_, kAll);
-    executable_ = target.Compile(*program_, {.max_tokens = kRowOpTokens,
-                                             .max_rows = kRowOpTokens,
-                                             .max_samples = kRowOpTokens,
+    executable_ = target.Compile(*program_, {.max_tokens = c.max_rows,
+                                             .max_rows = c.max_rows,
+                                             .max_samples = c.max_rows,
                                              .max_blocks_per_row = 1,
                                              .num_blocks = 1});
   }
@@ -137,6 +138,7 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
     if (id % 16 == 0) worst = std::max(worst, rows.WorstError(id, alone[id]));
   }
   std::vector<int> counts = {64, 65, 130, 257, 512};
+  if (c.max_rows > counts.back()) counts.push_back(c.max_rows);
   for (int count = 2; count <= 40; ++count) counts.push_back(count);
   int differing = 0;
   int compared = 0;
@@ -157,15 +159,18 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
 }
 
 // Logits that are drawn where they are made (draw.cuh): the draw is that of the row's logits by the
-// formula, and equal alone and in a batch.
-void CheckDrawnLogits(Report& report, int64_t n, int64_t k, DType dtype, const Target& target) {
+// formula, and equal alone and in a batch. A bias makes ids as likely as the products do.
+void CheckDrawnLogits(Report& report, int64_t n, int64_t k, bool biased, DType dtype,
+                      const Target& target) {
   const TestWeight table = RandomWeight("x", dtype, Shape{kRowOpTableRows, k}, 1.5f, 81);
   const TestWeight weight = RandomWeight("w", dtype, Shape{n, k}, 0.05f, 82);
+  const TestWeight bias = RandomWeight("bias", DType::kF32, Shape{n}, 2.0f, 83);
   Tracer tracer("drawn", {.compute = dtype,
                           .activation = target.ActivationDType(dtype),
                           .max_length = kRowOpPositions});
   const Tensor x = GatherSamples(tracer, Embed(tracer, table.handle));
-  SampleAndAdvance(tracer, Linear(tracer, x, {&weight.handle, 1}, {}, {.logits = true}));
+  const std::span<const WeightHandle> biases(&bias.handle, biased ? 1 : 0);
+  SampleAndAdvance(tracer, Linear(tracer, x, {&weight.handle, 1}, biases, {.logits = true}));
   Program program = *tracer.Finish(n);
   FuseOps(program, kAll);
   const StepLimits limits{.max_tokens = kRowOpTokens,
@@ -205,8 +210,10 @@ void CheckDrawnLogits(Report& report, int64_t n, int64_t k, DType dtype, const T
       wrong += sampled[row].count != 1 || sampled[row].tokens[0] != TokenId(best);
     }
   }
-  report.Expect(wrong == 0, fmt::format("rows, drawn logits {}x{} {}", n, k, Traits(dtype).name),
-                fmt::format("{} of {} draws are not those of the logits", wrong, drawn));
+  report.Expect(
+      wrong == 0,
+      fmt::format("rows, drawn logits {}x{} {}{}", n, k, Traits(dtype).name, biased ? " bias" : ""),
+      fmt::format("{} of {} draws are not those of the logits", wrong, drawn));
 }
 
 void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, int block_size,
@@ -324,7 +331,8 @@ void CheckRows(Report& report, const CheckOptions&) {
     const LinearRowsCase cases[] = {
         {.n = 768, .k = 768, .dtype = dtype, .residual = true},
         {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
-        {.n = 768, .k = 3072, .dtype = dtype, .residual = true},
+        // As many rows as prompts have, of which a block holds a segment at a time.
+        {.n = 768, .k = 3072, .dtype = dtype, .residual = true, .max_rows = 2300},
         {.n = 3072,
          .k = 768,
          .dtype = dtype,
@@ -343,8 +351,9 @@ void CheckRows(Report& report, const CheckOptions&) {
         {.n = 2320, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
         {.n = 640, .k = 14336, .dtype = dtype, .activation = Activation::kSilu, .residual = true}};
     for (const LinearRowsCase& c : cases) CheckLinear(report, c, cuda);
-    CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, dtype, cuda);
-    CheckDrawnLogits(report, /*n=*/2320, /*k=*/4096, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, /*biased=*/false, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/2320, /*k=*/1536, /*biased=*/true, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/2320, /*k=*/4096, /*biased=*/false, dtype, cuda);
     for (const int group : {1, 3, 4, 8}) {
       const int block_size = group == 4 ? 8 : 16;
       CheckAttentionRows(report, 64, group, dtype, block_size, "cuda-lanes");

@@ -45,15 +45,22 @@ __device__ T* AtEntry(T* first, int64_t bytes) {
 __global__ void __launch_bounds__(kMaxThreads)
     AdvanceKernel(AdvanceArgs args, DrawArgs draw, StepState state) {
   LetNextStart();
-  AwaitPrevious();
+  // What stage and the step before have left is read while the draws still run (overlap.cuh).
   const uint64_t step = *args.rings.step_counter;
   const int64_t bytes = static_cast<int64_t>(step % args.rings.size) * args.rings.result_bytes;
   RowResult* rows = AtEntry(args.rings.first_result.rows, bytes);
-  for (int32_t r = static_cast<int32_t>(threadIdx.x); r < state.header->num_rows; r += blockDim.x) {
-    const int32_t l = state.rows[r].sample_index;
-    if (draw.best != nullptr && l >= 0) TakeBest(draw, l, state.sampled[l]);
+  const int32_t first = static_cast<int32_t>(threadIdx.x);
+  const int32_t num_rows = state.header->num_rows;
+  AdvancingRow row;
+  if (first < num_rows) row = RowToAdvance(state, first);
+  AwaitPrevious();
+  for (int32_t r = first; r < num_rows; r += blockDim.x) {
+    if (r != first) row = RowToAdvance(state, r);
+    const bool drawn = draw.best != nullptr && row.row.sample_index >= 0;
+    const RowSample sample =
+        drawn ? TakeBest(draw, row.row.sample_index) : SampleOfRow(state, row.row);
     RowResult result;
-    AdvanceRow(state, r, result);
+    AdvanceRow(state, row, sample, result);
     WriteWords(result, &rows[r], sizeof(RowResult) / sizeof(uint32_t));
   }
   // Rows that are drawn as their logits come ask for none.

@@ -17,41 +17,21 @@
 
 #include "device/cuda/attention_decode.h"
 #include "device/cuda/attention_strand.cuh"
+#include "device/cuda/attention_units.cuh"
 #include "device/cuda/overlap.cuh"
 #include "ops/attention/attention.h"
 
 namespace spry::cuda {
 
-inline constexpr int kStrands = 8;
-
 // How a kernel shares out units: kWarps warps each. A block has at least 4 warps, unless the space
 // in which it merges several heads is what limits how many run at once.
 template <int kDim_, int kHeads_, int kWarps_>
-struct UnitShape {
+struct UnitShape : Units<kWarps_, kHeads_ == 1 ? std::max(kWarps_, 4) : kWarps_> {
   static constexpr int kDim = kDim_;
   static constexpr int kHeads = kHeads_;  // at most
-  static constexpr int kWarps = kWarps_;
-  static constexpr int kBlockWarps = kHeads == 1 ? std::max(kWarps, 4) : kWarps;
-  static constexpr int kBlockThreads = kBlockWarps * kWarpThreads;
-  static constexpr int kUnits = kBlockWarps / kWarps;  // of a block
-  static constexpr int kThreads = kWarps * kWarpThreads;
   // Warps of a multiprocessor: more leave registers for less than a tile.
   static constexpr int kPerProcessor = kDim == 64 ? 16 : 8;
-  static constexpr int kMinBlocks = kPerProcessor / kBlockWarps;
-
-  __device__ static int Unit() { return static_cast<int>(threadIdx.x) / kThreads; }
-  __device__ static int Thread() { return static_cast<int>(threadIdx.x) % kThreads; }
-  __device__ static int Warp() { return Thread() / kWarpThreads; }
-  // All warps of the unit.
-  __device__ static void Sync() {
-    if constexpr (kWarps == 1) {
-      __syncwarp();
-    } else if constexpr (kUnits == 1) {
-      __syncthreads();
-    } else {
-      asm volatile("bar.sync %0, %1;" ::"r"(Unit() + 1), "n"(kThreads) : "memory");
-    }
-  }
+  static constexpr int kMinBlocks = kPerProcessor / UnitShape::kBlockWarps;
 };
 
 // The tiles of one warp: strand after strand of a segment, then of the block's next segment.

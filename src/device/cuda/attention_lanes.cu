@@ -19,6 +19,7 @@
 
 #include "device/cuda/attention_inputs.cuh"
 #include "device/cuda/attention_tile.cuh"
+#include "device/cuda/attention_units.cuh"
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/normalize.cuh"
@@ -30,7 +31,6 @@
 namespace spry::cuda {
 namespace {
 
-constexpr int kStrands = 8;
 constexpr int kTile = 16;  // positions
 constexpr int kDim = 64;
 constexpr int kLanesPerKey = kDim / 8;
@@ -40,30 +40,11 @@ static_assert(kLanesPerKey == 8 && kLoads == 4);  // AddKeys and Put go by the b
 
 // How a kernel shares out units: kWarps warps each; a block has at least 4 warps.
 template <int kWarps_, int kGroup_>
-struct UnitShape {
-  static constexpr int kWarps = kWarps_;
+struct UnitShape : Units<kWarps_, std::max(kWarps_, 4)> {
   static constexpr int kGroup = kGroup_;
-  static constexpr int kBlockWarps = std::max(kWarps, 4);
-  static constexpr int kBlockThreads = kBlockWarps * kWarpThreads;
-  static constexpr int kUnits = kBlockWarps / kWarps;  // of a block
-  static constexpr int kThreads = kWarps * kWarpThreads;
   // Warps of a multiprocessor. More than so many leave registers for less than a tile.
-  static constexpr int kPerProcessor = kWarps == kStrands ? 16 : kWarps == 1 ? 24 : 20;
-  static constexpr int kMinBlocks = kGroup > 1 ? 1 : kPerProcessor / kBlockWarps;
-
-  __device__ static int Unit() { return static_cast<int>(threadIdx.x) / kThreads; }
-  __device__ static int Thread() { return static_cast<int>(threadIdx.x) % kThreads; }
-  __device__ static int Warp() { return Thread() / kWarpThreads; }
-  // All warps of the unit.
-  __device__ static void Sync() {
-    if constexpr (kWarps == 1) {
-      __syncwarp();
-    } else if constexpr (kUnits == 1) {
-      __syncthreads();
-    } else {
-      asm volatile("bar.sync %0, %1;" ::"r"(Unit() + 1), "n"(kThreads) : "memory");
-    }
-  }
+  static constexpr int kPerProcessor = kWarps_ == kStrands ? 16 : kWarps_ == 1 ? 24 : 20;
+  static constexpr int kMinBlocks = kGroup > 1 ? 1 : kPerProcessor / UnitShape::kBlockWarps;
 };
 
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }

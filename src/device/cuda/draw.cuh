@@ -8,6 +8,7 @@
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/draw.h"
 #include "device/cuda/packed_logit.cuh"
+#include "ops/advance.h"
 #include "ops/random.h"
 
 namespace spry::cuda {
@@ -62,16 +63,31 @@ struct DrawFilter {
     offset = kSlack * 1024.0f - kLog2E * known + fabsf(known) * kSlack;
   }
   __device__ bool Passes(int32_t id, float logit) const {
-    if (greedy) return !(logit < known);
-    constexpr uint32_t kUnknown = 0xff;  // bits that may be anything
-    const float power = logit * scale;
-    const float most = Exp2(fabsf(power) * kSlack + (power + offset));
-    const float u = __uint_as_float(DrawFirstBits(key, id) >> 9 | 0x3f800000u | kUnknown);
-    return !(0x1.fffffep0f - u > most);
+    return MayPass(DrawFirstBits(key, id), logit);
+  }
+  // Whether one of eight may: the largest logit and the first bits of the largest u, together. The
+  // eight hashes are taken side by side, for the latency of each.
+  __device__ bool AnyPasses(int32_t first_id, const float (&logits)[8]) const {
+    float logit = logits[0];
+    uint32_t bits = DrawFirstBits(key, first_id);
+#pragma unroll
+    for (int e = 1; e < 8; ++e) {
+      asm("max.NaN.f32 %0, %0, %1;" : "+f"(logit) : "f"(logits[e]));
+      bits = max(bits, DrawFirstBits(key, first_id + e));
+    }
+    return MayPass(bits, logit);
   }
 
  private:
   static constexpr float kSlack = 0x1p-19f;
+  __device__ bool MayPass(uint32_t first_bits, float logit) const {
+    if (greedy) return !(logit < known);
+    constexpr uint32_t kUnknown = 0xff;  // bits that may be anything
+    const float power = logit * scale;
+    const float most = Exp2(fabsf(power) * kSlack + (power + offset));
+    const float u = __uint_as_float(first_bits >> 9 | 0x3f800000u | kUnknown);
+    return !(0x1.fffffep0f - u > most);
+  }
   __device__ static float Exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -79,11 +95,46 @@ struct DrawFilter {
   }
 };
 
+// The score that `best` stands for; none, or a broken one: what every id passes.
+__device__ inline float KnownScore(uint64_t best) { return fmaxf(PackedValue(best), -INFINITY); }
+
 // What an id counts; LeaveBest joins them.
 __device__ inline uint64_t PackedDraw(const RowDraw& draw, int32_t id, float logit) {
   if (!(logit < INFINITY)) return kBrokenDraw;
   if (draw.temperature == 0.0f) return Pack(logit, id);
   return Pack(DrawScore(draw.key, id, logit, draw.temperature), id);
+}
+
+// The best of `best` and eight neighbouring ids. The likeliest first: once its score is known most
+// others need none.
+__device__ inline uint64_t BestOfEight(const RowDraw& row, const float (&logits)[8],
+                                       int32_t first_id, uint64_t best) {
+  float ceilings[8];
+#pragma unroll
+  for (int e = 0; e < 8; ++e) {
+    ceilings[e] = row.temperature > 0.0f ? ScoreCeiling(row, first_id + e, logits[e]) : logits[e];
+    if (!(logits[e] < INFINITY)) ceilings[e] = INFINITY;
+  }
+#pragma unroll 1
+  for (int turn = 0; turn < 8; ++turn) {
+    float top = KnownScore(best);
+    int likeliest = -1;
+    float logit = 0.0f;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      if (!(ceilings[e] >= top)) continue;
+      top = ceilings[e];
+      likeliest = e;
+      logit = logits[e];
+    }
+    if (likeliest < 0) break;
+    best = max(best, PackedDraw(row, first_id + likeliest, logit));
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      if (e == likeliest) ceilings[e] = -INFINITY;
+    }
+  }
+  return best;
 }
 
 // The best of the ids that one thread sees, in ascending order, of one row.
@@ -131,12 +182,11 @@ __device__ void LeaveBest(const DrawArgs& args, bool wanted, const BestDraw& bes
 }
 
 // For advance: the draw of row l, once every logit has been seen. The place is free again.
-__device__ inline void TakeBest(const DrawArgs& args, int32_t l, Sampled& sampled) {
+__device__ inline RowSample TakeBest(const DrawArgs& args, int32_t l) {
   const uint64_t best = args.best[l];
   args.best[l] = 0;
   const bool broken = best == kBrokenDraw || PackedValue(best) == -INFINITY;
-  sampled.fault = broken ? RowFault::kNan : RowFault::kNone;
-  sampled.token = PackedId(best);
+  return {.token = PackedId(best), .fault = broken ? RowFault::kNan : RowFault::kNone};
 }
 
 }  // namespace spry::cuda

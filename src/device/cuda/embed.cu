@@ -8,6 +8,7 @@ namespace spry::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kAtOnce = 4;  // elements of a thread on their way
 
 struct EmbedArgs {
   Matrix x;
@@ -29,15 +30,32 @@ __global__ void __launch_bounds__(kThreads)
   const T* positions = reinterpret_cast<const T*>(args.positions.data);
   const int64_t position = state.positions[t] + args.params.position_offset;
   const int64_t row = args.params.positions_only ? position : state.token_ids[t];
-  for (int64_t i = threadIdx.x; i < width; i += kThreads) {
-    float value = 0.0f;
+  for (int64_t begin = threadIdx.x; begin < width; begin += kAtOnce * kThreads) {
+    const auto column = [&](int k) { return min(begin + k * kThreads, width - 1); };
+    float values[kAtOnce] = {};
     if (live) {
-      value = ToFloat(table[WeightOffset(args.table, row, i)]);
+      // No branch between loads, so that all are on their way before one is waited for.
+      T found[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) found[k] = table[WeightOffset(args.table, row, column(k))];
+      T placed[kAtOnce] = {};
       if (positions != nullptr) {
-        value += ToFloat(positions[WeightOffset(args.positions, position, i)]);
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k) {
+          placed[k] = positions[WeightOffset(args.positions, position, column(k))];
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        values[k] = ToFloat(found[k]);
+        if (positions != nullptr) values[k] += ToFloat(placed[k]);
       }
     }
-    out[i] = FromFloat<T>(value);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int64_t i = begin + k * kThreads;
+      if (i < width) out[i] = FromFloat<T>(values[k]);
+    }
   }
 }
 

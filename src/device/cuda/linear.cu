@@ -230,7 +230,7 @@ Result<BoundLaunch> BindNormedLinear(const OpRecord& op, BindContext& context) {
 }  // namespace
 
 int32_t MostDrawnRows(int64_t depth, bool warpgroups) {
-  const bool any = warpgroups && ServesDepth<ProductShape>(static_cast<int32_t>(depth));
+  const bool any = warpgroups && ServesDepth<DeepLogitShape, float>(static_cast<int32_t>(depth));
   return any ? std::numeric_limits<int32_t>::max() : kMaxFewRows;
 }
 

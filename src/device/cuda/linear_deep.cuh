@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kLinearThreads, 2)
   const int used = (counts.depth + counts.per_segment - 1) / counts.per_segment;
   const int blocks = static_cast<int>(gridDim.x);
   int tile = static_cast<int>(blockIdx.x);  // of outputs
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   DeepRing ring({.first = args.weight + (int64_t{tile} * counts.depth + begin) * kTileQuads,
                  .num_runs = (counts.outputs - tile + blocks - 1) / blocks,
                  .run_tiles = length,

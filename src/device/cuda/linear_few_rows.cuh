@@ -39,7 +39,9 @@ struct FewRowsShape {
   static constexpr int kNormTogether = kTokenTiles > 1 ? 2 : 1;
   static constexpr int kBuffers = kTokenTiles * kOutputTiles <= 4 ? 2 : 1;  // of partial sums
   static constexpr int kMinBlocks = kTiles * kOutputTiles > 6 ? 1 : 2;
-  static constexpr bool kKeepsB = kWhole && kTokenTiles <= 2;  // for every tile of outputs
+  // For every tile of outputs, where that leaves registers for the blocks of the next kernel.
+  static constexpr bool kKeepsB = kWhole && kTokenTiles <= 2 && kTokenTiles * kTiles <= 12;
+  // for every tile of outputs
 };
 
 struct FewRowsCounts {
@@ -320,7 +322,7 @@ __global__ void __launch_bounds__(kLinearThreads, Shape::kMinBlocks)
   const int output = thread % Shape::kOutputs;
   float bias = BiasAt(args, tile * Shape::kOutputs + output);
   NormScale ahead[Shape::kNormAhead ? Shape::kNormChunks : 1];
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   float* scales = reinterpret_cast<float*>(shared);
   LoadScales<Shape>(args, ahead, scales);
   AwaitPrevious();

@@ -17,6 +17,15 @@ inline constexpr int kPackedBlockBytes = 4 * kCoreBytes;  // 8 rows of a tile
 inline constexpr int kShortRowChunks = 4;
 inline bool IsShortRow(int32_t width) { return width <= kShortRowChunks * kChunkElements; }
 
+// Columns [column, column + 8) of row `row` of eight, to the core matrices of their tile.
+__device__ inline void PutPacked(std::byte* block, int row, int column, const uint4& bits) {
+  auto* to = reinterpret_cast<uint32_t*>(block) + row * 4 + column % kTileDepth / 8;
+  to[0] = bits.x;
+  to[kCoreBytes / 4] = bits.y;
+  to[kCoreBytes / 2] = bits.z;
+  to[kCoreBytes / 4 * 3] = bits.w;
+}
+
 // Where rows go. Packed, for linear_stream.cuh: groups of `eights` times 8 rows, in each the tiles
 // of 32 along K, in each the eights, in each four core matrices (warpgroup_mma.cuh). Lane t of a
 // quad has columns [8 t, 8 t + 8) of a tile (weight_tiles.h), two of them in each core matrix.
@@ -35,12 +44,7 @@ struct InputPlace {
     const int32_t eight = row / 8;
     const int64_t block =
         (int64_t{eight / eights} * tiles + column / kTileDepth) * eights + eight % eights;
-    auto* to = reinterpret_cast<uint32_t*>(data + block * kPackedBlockBytes) + row % 8 * 4 +
-               column % kTileDepth / 8;
-    to[0] = bits.x;
-    to[kCoreBytes / 4] = bits.y;
-    to[kCoreBytes / 2] = bits.z;
-    to[kCoreBytes / 4 * 3] = bits.w;
+    PutPacked(data + block * kPackedBlockBytes, row % 8, column, bits);
   }
 };
 

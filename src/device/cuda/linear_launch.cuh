@@ -8,6 +8,7 @@
 #include "device/cuda/linear_input.cuh"
 #include "device/cuda/linear_many_rows.cuh"
 #include "device/cuda/linear_resident.cuh"
+#include "device/cuda/linear_segments.cuh"
 #include "device/cuda/linear_stream.cuh"
 #include "device/cuda/linear_warpgroup.cuh"
 #include "device/cuda/linear_wide.cuh"
@@ -52,14 +53,21 @@ bool LaunchWholeSegments(const MmaLinearArgs& args, int32_t rows, const LaunchCo
 // K is to be shared out.
 using ProductShape = WarpgroupShape<64, 3>;
 using SplitShape = WarpgroupShape<64, 2, true>;
+// Few rows leave room for more weights on their way: 16 to 14 KiB a warp for 6 in registers.
+template <int kTokens>
+using LogitShape = WarpgroupShape<kTokens, 3, false,
+                                  kTokens == 16   ? 14
+                                  : kTokens == 32 ? 12
+                                                  : 0>;
+using DeepLogitShape = WarpgroupShape<32, 3>;     // for rows that are too long for 64 of them
 inline constexpr int32_t kMaxFewerRows = 128;     // up to here more and smaller blocks are faster
 inline constexpr int32_t kMinProductBlocks = 48;  // for which that is worth it
 inline constexpr int32_t kMinSplitTiles = 12;     // of K in a segment
 inline constexpr int32_t kMaxSplitRows = 1024;    // from there on there are blocks enough
 
-template <typename Shape>
+template <typename Shape, typename Y>
 bool UsesWarpgroups(const MmaLinearArgs& args, const LaunchContext& context) {
-  return context.warpgroups && ServesDepth<Shape>(args.depth);
+  return context.warpgroups && ServesDepth<Shape, Y>(args.depth);
 }
 
 // More than 8 rows and at most kMaxFewRows. Blocks of more rows read weights less often; of fewer
@@ -86,7 +94,6 @@ void LaunchProductOfFew(const MmaLinearArgs& args, int32_t rows, const LaunchCon
 template <typename T, typename Y>
 void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                    const LaunchContext& context) {
-  constexpr bool kLogits = std::is_same_v<Y, float>;
   if (IsDeep(args, rows)) {
     return rows <= 8 ? LaunchDeep<T, Y, 1>(args, rows, context)
                      : LaunchDeep<T, Y, 2>(args, rows, context);
@@ -98,20 +105,17 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
     }
     return LaunchFewRows<T, Y, FewRowsShape<1, 1, 4, false>>(args, rows, context);
   }
-  if constexpr (kLogits) {
-    if (rows > kMaxWideLogits && UsesWarpgroups<ProductShape>(args, context)) {
-      return LaunchWarpgroup<T, Y, ProductShape>(args, rows, state, context);
-    }
-  } else if (rows > kMaxFewerRows) {
+  if (!std::is_same_v<Y, float> && rows > kMaxFewerRows) {
     const int32_t blocks =
         CeilDiv(args.outputs, ProductShape::kOutputs) * CeilDiv(rows, ProductShape::kTokens);
-    if (blocks >= kMinProductBlocks && UsesWarpgroups<ProductShape>(args, context)) {
+    if (blocks >= kMinProductBlocks && UsesWarpgroups<ProductShape, Y>(args, context)) {
       return LaunchWarpgroup<T, Y, ProductShape>(args, rows, state, context);
     }
     if (rows <= kMaxSplitRows && SegmentTiles(args.depth) >= kMinSplitTiles &&
-        UsesWarpgroups<SplitShape>(args, context)) {
+        UsesWarpgroups<SplitShape, Y>(args, context)) {
       return LaunchWarpgroup<T, Y, SplitShape>(args, rows, state, context);
     }
+    if (rows > kMaxSplitRows && LaunchSegments<T>(args, rows, state, context)) return;
   }
   if (rows <= kMaxFewRows) return LaunchProductOfFew<T, Y>(args, rows, context);
   if (args.outputs / 64 * CeilDiv(rows, 64) < context.processors) {
@@ -146,6 +150,32 @@ bool LaunchNormed(const MmaLinearArgs& args, int32_t rows, const LaunchContext& 
   }
 }
 
+template <typename T, typename Shape>
+bool LaunchLogitsAs(const MmaLinearArgs& args, int32_t rows, const StepState& state,
+                    const LaunchContext& context) {
+  if (!UsesWarpgroups<Shape, float>(args, context)) return false;
+  MmaLinearArgs normed = args;
+  if (args.norm.kind != NormKind::kNone) {
+    LaunchNormRows<T>(args, rows, {.data = args.normed.data, .stride = args.normed.stride},
+                      context);
+    normed.x = args.normed;
+    normed.norm = {};
+  }
+  LaunchWarpgroup<T, float, Shape>(normed, rows, state, context);
+  return true;
+}
+
+// Logits of more rows than can be drawn from beside their products. False: other kernels make them.
+template <typename T>
+bool LaunchLogits(const MmaLinearArgs& args, int32_t rows, const StepState& state,
+                  const LaunchContext& context) {
+  if (rows <= kMmaTokens) return false;
+  return (rows <= 16 && LaunchLogitsAs<T, LogitShape<16>>(args, rows, state, context)) ||
+         (rows <= 32 && LaunchLogitsAs<T, LogitShape<32>>(args, rows, state, context)) ||
+         LaunchLogitsAs<T, LogitShape<64>>(args, rows, state, context) ||
+         LaunchLogitsAs<T, DeepLogitShape>(args, rows, state, context);
+}
+
 template <typename T, typename Y>
 void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchContext& context) {
   MmaLinearArgs args = ArgsAs<MmaLinearArgs>(kept);
@@ -157,7 +187,9 @@ void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchConte
   }
   if (context.shape.in_order && args.ungathered.data != nullptr) args.x = args.ungathered;
   if (LaunchStream<T, Y>(args, rows, state, context)) return;
-  if constexpr (!std::is_same_v<Y, float>) {
+  if constexpr (std::is_same_v<Y, float>) {
+    if (LaunchLogits<T>(args, rows, state, context)) return;
+  } else {
     if (LaunchResident<T>(args, rows, state, context)) return;
   }
   const bool norms = args.norm.kind != NormKind::kNone;

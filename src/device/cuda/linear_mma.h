@@ -71,10 +71,12 @@ inline constexpr int64_t kResidentDepth = 768;        // of a block
 inline constexpr int32_t kResidentBlocks = 4;         // of a cluster, for that many times the depth
 inline constexpr int32_t kMinResidentOutputs = 1536;  // where nothing is shared out
 inline constexpr int32_t kMinResidentRows = 33;
+inline constexpr int32_t kMinSharedRows = 65;  // where depth is shared out: a cluster costs 2 us
 inline constexpr int32_t kMaxResidentRows = 512;
 bool IsResident(int64_t outputs, int64_t depth, bool warpgroups);
-inline bool TakesResident(int32_t rows) {
-  return rows >= kMinResidentRows && rows <= kMaxResidentRows;
+inline bool TakesResident(int64_t depth, int32_t rows) {
+  const int32_t least = depth > kResidentDepth ? kMinSharedRows : kMinResidentRows;
+  return rows >= least && rows <= kMaxResidentRows;
 }
 
 // Room for packed rows of a linear of either kind; 0 for others.

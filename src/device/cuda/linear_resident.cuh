@@ -2,7 +2,8 @@
 // kResidentDepth or a few times that. What such a product costs is latency: every block has its
 // weights on the multiprocessor, half in shared memory and half in registers, before the kernel
 // before this one has ended, and its rows, packed (linear_input.cuh), come by bulk copies that are
-// all asked for at once. Nothing is asked for twice and nobody waits for a free place.
+// all asked for at once. Nothing is asked for twice and nobody waits for a free place. Up to
+// kMaxNormedResident rows a block norms its own, which is less than a launch.
 //
 // A greater depth is shared out in a cluster, kResidentDepth a block: two segments, one from shared
 // memory and one from registers. Every block then finishes a share of the tokens.
@@ -24,17 +25,20 @@ inline constexpr int kResidentChunks = 8;  // of a block's K: they come one by o
 inline constexpr int kChunkTiles = kResidentTiles / kResidentChunks;
 inline constexpr int kSharedChunks = kResidentChunks / 2;  // of weights in shared memory
 inline constexpr int kSharedTiles = kSharedChunks * kChunkTiles;
+inline constexpr int kMaxNormedResident = 64;  // rows
 
-// kBlocks: that share K. 1: the segments are the chunks.
-template <int kTokens_, int kBlocks_>
+// kBlocks: that share K. 1: the segments are the chunks. kNorms: every block norms its rows.
+template <int kTokens_, int kBlocks_, bool kNorms_ = false>
 struct ResidentShape {
   static constexpr int kTokens = kTokens_;
   static constexpr int kBlocks = kBlocks_;
+  static constexpr bool kNorms = kNorms_;
   static constexpr int kWarps = kResidentOutputs / kMmaOutputs;
   static constexpr int kThreads = kWarps * kWarpThreads;
   static constexpr int kEights = kTokens / 8;
   static constexpr int kSums = kTokens / 2;  // of a thread
-  static constexpr int kRowTileBytes = kEights * kPackedBlockBytes;
+  // Where a warp stores 8 tiles of one row, they go to different banks.
+  static constexpr int kRowTileBytes = kEights * kPackedBlockBytes + (kNorms ? 16 : 0);
   static constexpr int kChunkBytes = kChunkTiles * kRowTileBytes;    // of rows
   static constexpr int kWarpBytes = kSharedTiles * kTileQuads * 16;  // of weights
   static constexpr int kWeightBytes = kWarps * kWarpBytes;
@@ -72,27 +76,51 @@ __device__ void MultiplyChunk(float (&sums)[Shape::kSums], const TileOfWeights (
   WarpgroupWait();
 }
 
+// A norm's weights and biases, this lane's of every chunk.
+struct ResidentScales {
+  static constexpr int kChunks = kResidentDepth / kChunkElements;
+  NormScale chunks[kChunks];
+
+  __device__ void Load(const NormArgs16& norm) {
+    const int first = static_cast<int>(threadIdx.x) % kWarpThreads * 8;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) chunks[c].Load(norm, first + c * kChunkElements);
+  }
+};
+
+// The block's rows, normed, as operands. A row beyond the last is the last again.
+template <typename T, typename Shape>
+__device__ void NormResident(const MmaLinearArgs& args, const ResidentScales& scales,
+                             int32_t first_row, int32_t num_rows, std::byte* rows) {
+  constexpr int kTogether = Shape::kTokens / Shape::kWarps;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  RowChunks<ResidentScales::kChunks> x[kTogether];
+#pragma unroll
+  for (int m = 0; m < kTogether; ++m) {
+    const int32_t row = min(first_row + m * Shape::kWarps + warp, num_rows - 1);
+    x[m].Load(reinterpret_cast<const T*>(args.x.data) + row * args.x.stride, args.depth);
+  }
+  NormalizeRows<T>(
+      args.norm, x, args.depth, [&](int c, int32_t) { return scales.chunks[c]; }, [] {},
+      [&](int m, int32_t column, const uint4& bits) {
+        const int row = m * Shape::kWarps + warp;
+        PutPacked(rows + column / kTileDepth * Shape::kRowTileBytes + row / 8 * kPackedBlockBytes,
+                  row % 8, column, bits);
+      });
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // A warp's 16 outputs, from n on, of all the block's tokens. turn: the warp's own.
 template <typename T, typename Shape>
 __device__ void StoreResident(const MmaLinearArgs& args, const float (&sums)[Shape::kSums],
                               float (*turn)[kTurnStride], int32_t first_row, int32_t num_rows,
                               int32_t n, const float (&bias)[8], const InputPlace& place) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int g = lane / 4;
-  const int t = lane % 4;
   const int token = lane / 2;
 #pragma unroll
   for (int s = 0; s < Shape::kTokens / 16; ++s) {
     __syncwarp();
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float* d = sums + (s * 2 + j) * 4;
-      float(*to)[kTurnStride] = turn + j * 8 + 2 * t;
-      to[0][g] = d[0];
-      to[1][g] = d[1];
-      to[0][g + 8] = d[2];
-      to[1][g + 8] = d[3];
-    }
+    PutSums<2, kTurnStride>(sums + s * 8, turn[0]);
     __syncwarp();
     constexpr float kNoResidual[8] = {};
     float values[8];
@@ -169,22 +197,6 @@ struct ResidentShare {
   }
 };
 
-// A block's sums of one segment, where the cluster reads them.
-template <typename Shape>
-__device__ void PutPart(const float (&sums)[Shape::kSums], float* part) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % kWarpThreads;
-  float* to =
-      part + lane % 4 * 2 * Shape::kPartStride + thread / kWarpThreads * kMmaOutputs + lane / 4;
-#pragma unroll
-  for (int j = 0; j < Shape::kEights; ++j, to += 8 * Shape::kPartStride) {
-    to[0] = sums[j * 4];
-    to[Shape::kPartStride] = sums[j * 4 + 1];
-    to[8] = sums[j * 4 + 2];
-    to[Shape::kPartStride + 8] = sums[j * 4 + 3];
-  }
-}
-
 #endif  // SPRY_HAS_WARPGROUP_MMA
 
 template <typename T, typename Shape>
@@ -230,6 +242,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       kept[i / kChunkTiles][i % kChunkTiles].Load(from + i * kTileQuads);
     }
   }
+  ResidentScales scales;
+  if constexpr (Shape::kNorms) scales.Load(args.norm);
   const int32_t n = first_output + warp * kMmaOutputs;
   float bias[8] = {};
   ResidentShare<T, Shape> share;
@@ -240,7 +254,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
   __syncthreads();
   AwaitPrevious();
-  if (fetches) {
+  if constexpr (Shape::kNorms) {
+    NormResident<T, Shape>(args, scales, first_row, num_rows, rows);
+    __syncthreads();
+  } else if (fetches) {
     const std::byte* from =
         args.packed + (int64_t{blockIdx.x} * counts.all_tiles + first_tile) * Shape::kRowTileBytes;
     for (int c = 0; c < kResidentChunks; ++c) {
@@ -258,7 +275,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   weights_here.Await(0);
 #pragma unroll
   for (int c = 0; c < kResidentChunks; ++c) {
-    rows_here[c].Await(0);
+    if constexpr (!Shape::kNorms) rows_here[c].Await(0);
     const std::byte* chunk = rows + c * Shape::kChunkBytes;
     TileOfWeights a[kChunkTiles];
 #pragma unroll
@@ -283,8 +300,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   if constexpr (kSplit) {
     auto* parts = reinterpret_cast<float*>(shared);
     __syncthreads();  // all warps have read their weights
-    PutPart<Shape>(totals, parts);
-    PutPart<Shape>(sums, parts + Shape::kPart);
+    float* part = parts + warp * kMmaOutputs;
+    PutSums<Shape::kEights, Shape::kPartStride>(totals, part);
+    PutSums<Shape::kEights, Shape::kPartStride>(sums, part + Shape::kPart);
     ClusterBarrier();
     share.Store(args, parts, first_row, num_rows, first_output);
     ClusterBarrier();  // nobody leaves while others read
@@ -295,13 +313,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 #endif
 }
 
-// Packs the rows unless who made them has done so.
+// Packs the rows unless who made them has done so, or the kernel does.
 template <typename T, typename Shape>
 void LaunchResidentShape(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                          const LaunchContext& context) {
   constexpr auto kKernel = ResidentKernel<T, Shape>;
   const int32_t tiles = args.depth / kTileDepth;
-  if (!args.x_is_packed) {
+  if (!args.x_is_packed && !Shape::kNorms) {
     const InputPlace place{.data = args.packed, .eights = Shape::kEights, .tiles = tiles};
     if (args.norm.kind == NormKind::kNone) {
       LaunchPackRows(args, rows, place, context);
@@ -309,7 +327,7 @@ void LaunchResidentShape(const MmaLinearArgs& args, int32_t rows, const StepStat
       LaunchNormRows<T>(args, rows, place, context);
     }
   }
-  const InputPlace products = args.packed_y != nullptr
+  const InputPlace products = args.packed_y != nullptr && TakesResident(args.outputs, rows)
                                   ? InputPlace{.data = args.packed_y,
                                                .eights = Shape::kEights,
                                                .tiles = args.outputs / kTileDepth}
@@ -330,9 +348,6 @@ void LaunchResidentShape(const MmaLinearArgs& args, int32_t rows, const StepStat
 template <typename T, int kBlocks>
 void LaunchResidentOf(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                       const LaunchContext& context) {
-  if (rows <= 64) {
-    return LaunchResidentShape<T, ResidentShape<16, kBlocks>>(args, rows, state, context);
-  }
   if (rows <= 128) {
     return LaunchResidentShape<T, ResidentShape<32, kBlocks>>(args, rows, state, context);
   }
@@ -343,7 +358,8 @@ void LaunchResidentOf(const MmaLinearArgs& args, int32_t rows, const StepState& 
 template <typename T>
 bool LaunchResident(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                     const LaunchContext& context) {
-  if (!IsResident(args.outputs, args.depth, context.warpgroups) || !TakesResident(rows)) {
+  if (!IsResident(args.outputs, args.depth, context.warpgroups) ||
+      !TakesResident(args.depth, rows)) {
     return false;
   }
   if (args.depth > kResidentDepth) {
@@ -352,7 +368,13 @@ bool LaunchResident(const MmaLinearArgs& args, int32_t rows, const StepState& st
   }
   // Few blocks are slow, and residuals are for those that share K.
   if (args.outputs < kMinResidentOutputs || args.residual.data != nullptr) return false;
-  LaunchResidentOf<T, 1>(args, rows, state, context);
+  if (rows > kMaxNormedResident) {
+    LaunchResidentOf<T, 1>(args, rows, state, context);
+  } else if (args.norm.kind == NormKind::kNone) {
+    LaunchResidentShape<T, ResidentShape<16, 1>>(args, rows, state, context);
+  } else {
+    LaunchResidentShape<T, ResidentShape<16, 1, true>>(args, rows, state, context);
+  }
   return true;
 }
 

@@ -232,22 +232,6 @@ __device__ void MakeWholeTiles(const MmaLinearArgs& args, const StreamCounts& co
   draws.Leave(args.draw, first_row);
 }
 
-// A block's segment of a tile, to be sent.
-template <typename Shape>
-__device__ void PutSegment(const float (&sums)[Shape::kSums], float* part) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % kWarpThreads;
-  float* to =
-      part + lane % 4 * 2 * Shape::kPartStride + thread / kWarpThreads * kMmaOutputs + lane / 4;
-#pragma unroll
-  for (int j = 0; j < Shape::kEights; ++j, to += 8 * Shape::kPartStride) {
-    to[0] = sums[j * 4];
-    to[Shape::kPartStride] = sums[j * 4 + 1];
-    to[8] = sums[j * 4 + 2];
-    to[Shape::kPartStride + 8] = sums[j * 4 + 3];
-  }
-}
-
 // By one thread: the shares of a segment to the other blocks, which finish them.
 template <typename Shape>
 __device__ void SendShares(const StreamSpace<Shape>& space) {
@@ -301,7 +285,9 @@ __device__ void MakeSplitTiles(const MmaLinearArgs& args, const StreamCounts& co
     const bool works = thread / kWarpgroupThreads * kWarpgroupWarps < groups;
     MultiplySegment<Shape, T>(counts.stages, works, space, at, sums);
     space.taken->AwaitCluster((tile & 1) ^ 1);
-    if (thread / kWarpThreads < groups) PutSegment<Shape>(sums, space.sent());
+    if (const int warp = thread / kWarpThreads; warp < groups) {
+      PutSums<Shape::kEights, Shape::kPartStride>(sums, space.sent() + warp * kMmaOutputs);
+    }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     AwaitConsumers<Shape>();
     if (thread < kWarpThreads && IsElected()) SendShares<Shape>(space);

@@ -142,6 +142,21 @@ __device__ void StoreTotals(const MmaLinearArgs& args, float (&totals)[kTokenTil
   }
 }
 
+// A warp's 16 outputs of eights of rows, in the form of mma.cuh, to shared memory: `to` is the
+// first output of the first row. Stores meet all banks where rows are 4 floats apart, modulo 32.
+template <int kEights, int kStride>
+__device__ void PutSums(const float* sums, float* to) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  to += lane % 4 * 2 * kStride + lane / 4;
+#pragma unroll
+  for (int j = 0; j < kEights; ++j, to += kMmaTokens * kStride) {
+    to[0] = sums[j * 4];
+    to[kStride] = sums[j * 4 + 1];
+    to[8] = sums[j * 4 + 2];
+    to[kStride + 8] = sums[j * 4 + 3];
+  }
+}
+
 // Eight neighbouring outputs of one row.
 template <typename Y>
 struct OutputRun {
@@ -178,15 +193,6 @@ struct OutputRun {
     }
   }
 };
-
-// Tiles that a warp will ask for, brought from memory to the second cache.
-__device__ inline void PrefetchWeights(const uint4* lanes, int tiles) {
-#if __CUDA_ARCH__ >= 900
-  if (tiles <= 0 || threadIdx.x % kWarpThreads != 0) return;
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(lanes),
-               "r"(tiles * kTileQuads * 16));
-#endif
-}
 
 // Shared rows of B in elements: 16-byte reads of 4 lanes from each of 8 rows meet all banks evenly
 // when rows are 64 bytes apart, modulo 128.

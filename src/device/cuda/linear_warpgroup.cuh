@@ -1,17 +1,22 @@
 // linear on Hopper's warpgroup products, for many rows or many outputs. A block keeps its rows of x
 // in shared memory and makes tiles of 64 outputs, one a warpgroup at a time, each over all of K: no
-// sum leaves its thread before it is complete. Weights go straight to the registers of the one warp
-// that uses them, some batches ahead, so there is no barrier inside a tile.
+// sum leaves its thread before it is complete. Weights go to the one warp that uses them, some
+// batches ahead, so there is no barrier inside a tile: straight to its registers or, where that
+// leaves too little on its way (logits, by which nothing is reused), through shared memory.
+//
+// Logits that are drawn go to one more warpgroup, which has nothing else to do (linear_draws.cuh):
+// hashes and products take different parts of a multiprocessor.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-#include "device/cuda/draw.cuh"
+#include "device/cuda/linear_draws.cuh"
 #include "device/cuda/linear_tile.cuh"
 #include "device/cuda/overlap.cuh"
 #include "device/cuda/warpgroup_mma.cuh"
+#include "device/cuda/weight_ring.cuh"
 
 namespace spry::cuda {
 
@@ -20,12 +25,14 @@ inline constexpr int kBatchesAhead = 2;
 using BatchOfWeights = TileOfWeights[kBatch];
 
 // kTokens: rows of a block. kSplit: the kSegments blocks of a cluster share K, a segment each.
-template <int kTokens_, int kWarpgroups_, bool kSplit_ = false>
+// kRing: tiles of weights of a warp in shared memory; 0: none go there.
+template <int kTokens_, int kWarpgroups_, bool kSplit_ = false, int kRing_ = 0>
 struct WarpgroupShape {
+  static constexpr int kRing = kRing_;
   static constexpr int kTokens = kTokens_;
   static constexpr int kWarpgroups = kWarpgroups_;
   static constexpr bool kSplit = kSplit_;
-  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;  // without those that draw
   static constexpr int kWarps = kWarpgroups * kWarpgroupWarps;
   static constexpr int kOutputs = kWarpgroups * kWarpgroupOutputs;
   static constexpr int kSums = kTokens / 2;       // of a thread
@@ -43,6 +50,10 @@ struct WarpgroupCounts {
   int32_t per_segment = 0;  // of depth
 };
 
+// The threads of a block that may draw share registers so.
+inline constexpr int kProductRegisters = 144;
+inline constexpr int kDrawRegisters = 80;
+
 // x in shared memory: eights of tokens, in each the tiles of 32 along K, in each four core matrices
 // (warpgroup_mma.cuh). Lane t of a quad has columns [8 t, 8 t + 8) of a tile (weight_tiles.h): two
 // of them in each core matrix. The padding lets a warp store 8 tiles of one row, or one tile of 8
@@ -57,16 +68,22 @@ __host__ __device__ constexpr int64_t StagedBytes(int tiles) {
 // Where a warp turns 16 tokens of its 16 outputs around.
 inline constexpr int kTurnStride = kMmaOutputs + 4;
 inline constexpr int kTurnBytes = 16 * kTurnStride * sizeof(float);
+template <typename Shape>
+using LogitsOf = LogitTiles<Shape::kTokens, Shape::kWarpgroups>;
+template <typename Shape>
+inline constexpr int kRingBytes = Shape::kRing* kTileBytes;  // a warp's
 // A block's part of what its cluster adds: [token][output], f32.
 template <typename Shape>
 inline constexpr int kPartStride = Shape::kOutputs + 4;
-// A multiprocessor has 227 KiB, of which the draws take some.
+// Of the 227 KiB of a multiprocessor.
 inline constexpr int64_t kMostWarpgroupBytes = 222 << 10;
 
-template <typename Shape>
+template <typename Shape, typename Y>
 constexpr int64_t WarpgroupSharedBytes(int tiles) {
-  return StagedBytes<Shape>(tiles) +
-         (Shape::kSplit ? Shape::kTokens * kPartStride<Shape> * 4 : Shape::kWarps * kTurnBytes);
+  int beside = Shape::kSplit ? Shape::kTokens * kPartStride<Shape> * 4
+                             : Shape::kWarps * static_cast<int>(kTurnBytes);
+  if (std::is_same_v<Y, float>) beside = std::max(beside, LogitsOf<Shape>::kBytes);
+  return StagedBytes<Shape>(tiles) + Shape::kWarps * kRingBytes<Shape> + beside;
 }
 
 // `count` tiles of K from `first_tile` on of the block's rows, as core matrices. A row beyond the
@@ -109,14 +126,41 @@ __device__ void StageRows(const Matrix& x, int32_t first_row, int32_t num_rows, 
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// The weights of one warp: its tiles of 16 outputs in turn, each along K, a batch at a time.
-struct WeightStream {
+// The weights of one warp: its tiles of 16 outputs in turn, each along K, a batch at a time. from:
+// its first; next_tile: from one tile of outputs to the next; tiles_left: after the first.
+struct WeightsInRegisters {
   const uint4* next;
   int64_t to_next_tile;  // from the end of one
   int batches;           // of a tile
   int left;              // of this tile
   int tiles_left;        // after this one
+  BatchOfWeights ahead[kBatchesAhead];
 
+  __device__ WeightsInRegisters(const uint4* from, int64_t next_tile, int tiles_left, int depth,
+                                std::byte*)
+      : next(from + threadIdx.x % kWarpThreads),
+        to_next_tile(next_tile - depth * kTileQuads),
+        batches(depth / kBatch),
+        left(batches),
+        tiles_left(tiles_left) {
+#pragma unroll
+    for (int i = 0; i < kBatchesAhead; ++i) Fetch(ahead[i]);
+  }
+  // fn(batch, its first tile of K) for the batches of the next tile of outputs.
+  template <typename Fn>
+  __device__ void ForBatches(int depth, const Fn& fn) {
+#pragma unroll 1
+    for (int at = 0; at < depth; at += kBatchesAhead * kBatch) {
+#pragma unroll
+      for (int i = 0; i < kBatchesAhead; ++i) {
+        if (at + i * kBatch >= depth) break;
+        fn(ahead[i], at + i * kBatch);
+        Fetch(ahead[i]);
+      }
+    }
+  }
+
+ private:
   __device__ void Fetch(BatchOfWeights& a) {
     if (left == 0) {
       if (tiles_left == 0) return;
@@ -131,81 +175,30 @@ struct WeightStream {
   }
 };
 
-// The draws of a block's rows; nothing unless y is f32.
-template <typename Y, typename Shape>
-struct BlockDraws {
-  static constexpr bool kMayDraw = std::is_same_v<Y, float>;
-  static constexpr int kRows = kMayDraw ? Shape::kTokens : 1;
-  RowDraw* rows;             // [kRows], shared by the block
-  unsigned long long* best;  // [kRows], shared by the block: found here or elsewhere
+template <int kAhead>
+struct WeightsInRing {
+  WeightRing<kAhead> ring;
 
-  __device__ static bool On(const DrawArgs& args) { return kMayDraw && args.best != nullptr; }
-  // A barrier must follow.
-  __device__ void Load(const DrawArgs& args, int32_t first_row) const {
-    const int r = static_cast<int>(threadIdx.x);
-    if (!On(args) || r >= kRows) return;
-    rows[r] = RowDraw::Of(args, first_row + r);
-    best[r] = 0;
-  }
-  // Logits of row r of the block.
-  __device__ void See(int r, const float (&logits)[8], int32_t first_id) const {
-    const RowDraw row = rows[r];
-    if (!row.wanted()) return;
-    const DrawFilter filter(row, fmaxf(PackedValue(best[r]), -INFINITY));  // of nothing: a NaN
-    bool passes = false;
-#pragma unroll
-    for (int e = 0; e < 8; ++e) passes |= filter.Passes(first_id + e, logits[e]);
-    if (passes) Score(row, r, logits, first_id);
-  }
-  // The likeliest first: once its score is known most others need none.
-  __device__ void Score(const RowDraw& row, int r, const float (&logits)[8],
-                        int32_t first_id) const {
-    float ceilings[8];
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      ceilings[e] = row.temperature > 0.0f ? ScoreCeiling(row, first_id + e, logits[e]) : logits[e];
-      if (!(logits[e] < INFINITY)) ceilings[e] = INFINITY;
-    }
-    const unsigned long long before = best[r];
-    unsigned long long found = before;
+  __device__ WeightsInRing(const uint4* from, int64_t next_tile, int tiles_left, int depth,
+                           std::byte* slots)
+      : ring({.first = from, .num_runs = tiles_left + 1, .run_tiles = depth, .next_run = next_tile},
+             slots) {}
+  template <typename Fn>
+  __device__ void ForBatches(int depth, const Fn& fn) {
 #pragma unroll 1
-    for (int turn = 0; turn < 8; ++turn) {
-      float top = fmaxf(PackedValue(found), -INFINITY);  // of nothing: a NaN
-      int likeliest = -1;
-      float logit = 0.0f;
+    for (int at = 0; at < depth; at += kBatch) {
+      BatchOfWeights batch;
+      ring.Take(batch);
+      fn(batch, at);
 #pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        if (!(ceilings[e] >= top)) continue;
-        top = ceilings[e];
-        likeliest = e;
-        logit = logits[e];
-      }
-      if (likeliest < 0) break;
-      found =
-          max(found, static_cast<unsigned long long>(PackedDraw(row, first_id + likeliest, logit)));
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        if (e == likeliest) ceilings[e] = -INFINITY;
-      }
+      for (int i = 0; i < kBatch; ++i) ring.Fetch();
     }
-    if (found > before) atomicMax(&best[r], found);
-  }
-  // By a warpgroup, between the first tiles: early finds spare others most of their scores.
-  __device__ void Exchange(const DrawArgs& args, int32_t first_row) const {
-    const int r = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
-    if (r >= kRows || !rows[r].wanted()) return;
-    LeaveBest(args, first_row + r, best[r]);
-    atomicMax(&best[r], __ldcg(reinterpret_cast<unsigned long long*>(&args.best[first_row + r])));
-  }
-  // After a barrier.
-  __device__ void Leave(const DrawArgs& args, int32_t first_row) const {
-    const int r = static_cast<int>(threadIdx.x);
-    if (r < kRows && rows[r].wanted()) LeaveBest(args, first_row + r, best[r]);
   }
 };
-// Rounds after which a block tells the others what it has found, and hears. Later ones find little
-// that is better.
-inline constexpr int kRoundsTold = 2;
+
+template <typename Shape>
+using WeightsOf =
+    std::conditional_t<Shape::kRing == 0, WeightsInRegisters, WeightsInRing<Shape::kRing>>;
 
 // Stores a warp's 16 outputs, from n on, of all the block's tokens.
 template <typename Shape, typename Y>
@@ -213,8 +206,6 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
                           float (*turn)[kTurnStride], int32_t first_row, int32_t num_rows,
                           int32_t n, const BlockDraws<Y, Shape>& draws) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int g = lane / 4;
-  const int t = lane % 4;
   const int token = lane / 2;
   const int32_t mine = n + lane % 2 * 8;
   float bias[8] = {};
@@ -226,15 +217,7 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
     const int32_t row = first_row + s * 16 + token;
     const OutputRun<Y> run = next;
     if (s + 1 < Shape::kSixteens) next.LoadResidual(args, min(row + 16, num_rows - 1), mine);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float* d = sums + (s * 2 + j) * 4;
-      float(*to)[kTurnStride] = turn + j * 8 + 2 * t;
-      to[0][g] = d[0];
-      to[1][g] = d[1];
-      to[0][g + 8] = d[2];
-      to[1][g + 8] = d[3];
-    }
+    PutSums<2, kTurnStride>(sums + s * 8, turn[0]);
     __syncwarp();
     float values[8];
     LoadFloats8(&turn[token][lane % 2 * 8], values);
@@ -244,6 +227,25 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
     }
     __syncwarp();
   }
+}
+
+// A warp's 16 outputs, from n on, of all the block's tokens, to the place of its warpgroup.
+template <typename Shape>
+__device__ void PutLogits(const MmaLinearArgs& args, float (&sums)[Shape::kSums],
+                          const LogitsOf<Shape>& tiles, int round, int32_t n) {
+  float bias[Shape::kSums] = {};
+  if (args.bias != nullptr && n < args.outputs) {
+    const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+#pragma unroll
+    for (int i = 0; i < Shape::kSums; ++i) bias[i] = args.bias[n + g + i / 2 % 2 * 8];
+  }
+  constexpr float kNoResidual[Shape::kSums] = {};
+  FinishSums(args, bias, kNoResidual, sums);
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
+  tiles.AwaitEmpty(warpgroup, round);
+  PutSums<Shape::kEights, LogitsOf<Shape>::kStride>(sums,
+                                                    tiles.Place(warpgroup) + n % kWarpgroupOutputs);
+  tiles.SetFull(warpgroup);
 }
 
 #if SPRY_HAS_WARPGROUP_MMA
@@ -257,15 +259,7 @@ __device__ void StoreShare(const MmaLinearArgs& args, const float (&sums)[Shape:
   constexpr int kShare = Shape::kTokens / kSegments;
   constexpr int kRunsOfRow = Shape::kOutputs / 4;
   const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % kWarpThreads;
-  float* to = part + lane % 4 * 2 * kStride + thread / kWarpThreads * kMmaOutputs + lane / 4;
-#pragma unroll
-  for (int j = 0; j < Shape::kEights; ++j, to += 8 * kStride) {
-    to[0] = sums[j * 4];
-    to[kStride] = sums[j * 4 + 1];
-    to[8] = sums[j * 4 + 2];
-    to[kStride + 8] = sums[j * 4 + 3];
-  }
+  PutSums<Shape::kEights, kStride>(sums, part + thread / kWarpThreads * kMmaOutputs);
   const int token = static_cast<int>(blockIdx.z) * kShare + thread / kRunsOfRow;
   const int column = thread % kRunsOfRow * 4;
   const int32_t row = first_row + token;
@@ -322,103 +316,114 @@ __device__ void MultiplyBatch(float (&sums)[Shape::kSums], const BatchOfWeights&
 
 #endif
 
+template <typename Y, typename Shape>
+inline constexpr int kBlockThreads = Shape::kThreads +
+                                     (std::is_same_v<Y, float> ? kWarpgroupThreads : 0);
+
 template <typename T, typename Y, typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
+__global__ void __launch_bounds__(kBlockThreads<Y, Shape>, Shape::kMinBlocks)
     WarpgroupKernel(const __grid_constant__ MmaLinearArgs args,
                     const __grid_constant__ WarpgroupCounts counts, const StepState state) {
 #if SPRY_HAS_WARPGROUP_MMA
+  constexpr bool kMayDraw = std::is_same_v<Y, float>;
   LetNextStart();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int32_t first_row = static_cast<int32_t>(blockIdx.x) * Shape::kTokens;
   const int step = static_cast<int>(gridDim.y) * Shape::kWarpgroups;
-  int tile = static_cast<int>(blockIdx.y) * Shape::kWarpgroups + warp / kWarpgroupWarps;
+  const int rounds = (counts.outputs + step - 1) / step;
+  const int first = static_cast<int>(blockIdx.y) * Shape::kWarpgroups;  // tile of 64
+  extern __shared__ __align__(128) std::byte staged[];
+  std::byte* rings = staged + StagedBytes<Shape>(counts.depth);  // of weights
+  std::byte* beside = rings + Shape::kWarps * kRingBytes<Shape>;
+  __shared__ SharedBarrier logit_barriers[kMayDraw ? 2 * Shape::kWarpgroups : 1];
+  const bool drawing = kMayDraw && args.draw.best != nullptr;
+  const LogitsOf<Shape> logits{.tiles = reinterpret_cast<float*>(beside),
+                               .full = logit_barriers,
+                               .empty = logit_barriers + (kMayDraw ? Shape::kWarpgroups : 0)};
+  if (drawing && threadIdx.x == 0) logits.Init();
+  if constexpr (kMayDraw) {
+    if (threadIdx.x >= Shape::kThreads) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kDrawRegisters));
+      AwaitPrevious();
+      if (counts.exact && first_row >= NumRows(args.x.rows, state)) return;
+      __syncthreads();
+      if (!drawing) return;
+      RowDraws<Shape::kTokens> draws(args.draw, first_row);
+#pragma unroll 1
+      for (int round = 0; round < rounds; ++round) {
+#pragma unroll 1
+        for (int w = 0; w < Shape::kWarpgroups; ++w) {
+          draws.Draw(logits, w, round, (first + w + round * step) * kWarpgroupOutputs,
+                     args.outputs);
+        }
+      }
+      return;
+    }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kProductRegisters));
+  }
+  int tile = first + warp / kWarpgroupWarps;
   const int32_t last = args.outputs / kMmaOutputs - 1;  // tile of 16
   const int quarter = warp % kWarpgroupWarps;
   // A warp beyond the last output makes it again, for nobody.
   const int32_t begin = min(tile * kWarpgroupWarps + quarter, last);
   const int first_tile = static_cast<int>(blockIdx.z) * counts.depth;  // of K
-  const int batches = counts.depth / kBatch;
-  WeightStream weights{
-      .next = args.weight + (begin * int64_t{counts.all_depth} + first_tile) * kTileQuads + lane,
-      .to_next_tile =
-          (int64_t{step} * kWarpgroupWarps * counts.all_depth - counts.depth) * kTileQuads,
-      .batches = batches,
-      .left = batches,
-      .tiles_left = (last - begin) / (step * kWarpgroupWarps)};
-  BatchOfWeights a[kBatchesAhead];
-#pragma unroll
-  for (int i = 0; i < kBatchesAhead; ++i) weights.Fetch(a[i]);
-  PrefetchWeights(weights.next, counts.depth - kBatchesAhead * kBatch);
-  __shared__ RowDraw drawn_rows[BlockDraws<Y, Shape>::kRows];
-  __shared__ unsigned long long best_draws[BlockDraws<Y, Shape>::kRows];
-  const BlockDraws<Y, Shape> draws{drawn_rows, best_draws};
+  const uint4* from = args.weight + (begin * int64_t{counts.all_depth} + first_tile) * kTileQuads;
+  const int64_t next_tile = int64_t{step} * kWarpgroupWarps * counts.all_depth * kTileQuads;
+  const int tiles_left = (last - begin) / (step * kWarpgroupWarps);
+  WeightsOf<Shape> weights(from, next_tile, tiles_left, counts.depth,
+                           rings + warp * kRingBytes<Shape>);
   AwaitPrevious();
-  draws.Load(args.draw, first_row);
   int32_t num_rows = counts.rows;
   if (counts.exact) {
     num_rows = NumRows(args.x.rows, state);
     if (first_row >= num_rows) return;
   }
 
-  extern __shared__ __align__(128) std::byte staged[];
   const uint32_t group_bytes = counts.depth * kStagedTileBytes;
   const auto base = static_cast<uint32_t>(__cvta_generic_to_shared(staged));
-  auto* turn = reinterpret_cast<float(*)[kTurnStride]>(staged + StagedBytes<Shape>(counts.depth) +
-                                                       warp * kTurnBytes);
   StageRows<Shape, T>(args.x, first_row, num_rows, first_tile, counts.depth, staged);
   __syncthreads();
-  const int rounds = (counts.outputs + step - 1) / step;
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round, tile += step) {
     float totals[Shape::kSums] = {};
     float sums[Shape::kSums] = {};
     int left = counts.per_segment;
-    const auto multiply = [&](BatchOfWeights & batch, int at) __attribute__((always_inline)) {
+    weights.ForBatches(counts.depth, [&](const BatchOfWeights& batch, int at) {
       MultiplyBatch<Shape, T>(sums, batch, base + at * kStagedTileBytes, group_bytes,
                               left == counts.per_segment);
-      weights.Fetch(batch);
       left -= kBatch;
       if (Shape::kSplit || left > 0) return;
       left = counts.per_segment;
 #pragma unroll
       for (int i = 0; i < Shape::kSums; ++i) totals[i] += sums[i];
-    };
-#pragma unroll 1
-    for (int at = 0; at < counts.depth; at += kBatchesAhead * kBatch) {
-#pragma unroll
-      for (int i = 0; i < kBatchesAhead; ++i) {
-        if (Shape::kSplit && at + i * kBatch >= counts.depth) break;
-        multiply(a[i], at + i * kBatch);
-      }
-    }
+    });
     if constexpr (Shape::kSplit) {
-      auto* part = reinterpret_cast<float*>(staged + StagedBytes<Shape>(counts.depth));
-      return StoreShare<Shape, Y>(args, sums, part, first_row, num_rows,
+      return StoreShare<Shape, Y>(args, sums, reinterpret_cast<float*>(beside), first_row, num_rows,
                                   static_cast<int32_t>(blockIdx.y) * Shape::kOutputs);
     }
     const int32_t n = (tile * kWarpgroupWarps + quarter) * kMmaOutputs;
-    if (n < args.outputs) StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, n, draws);
-    if (draws.On(args.draw) && round < kRoundsTold) draws.Exchange(args.draw, first_row);
+    if (drawing) {
+      PutLogits<Shape>(args, totals, logits, round, n);
+    } else if (n < args.outputs) {
+      auto* turn = reinterpret_cast<float(*)[kTurnStride]>(beside + warp * kTurnBytes);
+      StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, n, BlockDraws<Y, Shape>{});
+    }
   }
-  if (!draws.On(args.draw)) return;
-  __syncthreads();
-  draws.Leave(args.draw, first_row);
 #endif
 }
 
 // Whether the kernel serves this depth: whole batches in every segment, and rows that fit.
-template <typename Shape>
+template <typename Shape, typename Y>
 constexpr bool ServesDepth(int32_t depth) {
   const int tiles = depth / kTileDepth;
   const int per_segment = SegmentTiles(depth);
   if (tiles % per_segment != 0 || per_segment % kBatch != 0) return false;
   if (!Shape::kSplit) {
     return tiles % (kBatchesAhead * kBatch) == 0 &&
-           WarpgroupSharedBytes<Shape>(tiles) <= kMostWarpgroupBytes;
+           WarpgroupSharedBytes<Shape, Y>(tiles) <= kMostWarpgroupBytes;
   }
   return tiles == per_segment * kSegments &&
-         WarpgroupSharedBytes<Shape>(per_segment) <= kMostWarpgroupBytes;
+         WarpgroupSharedBytes<Shape, Y>(per_segment) <= kMostWarpgroupBytes;
 }
 
 template <typename T, typename Y, typename Shape>
@@ -441,12 +446,13 @@ void LaunchWarpgroup(const MmaLinearArgs& args, int32_t rows, const StepState& s
   const int32_t most = std::max(1, context.processors / groups);
   const int32_t blocks = Shape::kSplit ? tiles : CeilDiv(tiles, CeilDiv(tiles, most));
   const int cluster = Shape::kSplit ? kSegments : 1;
-  LaunchOverlapped(context,
-                   {.blocks = dim3(groups, blocks, cluster),
-                    .threads = Shape::kThreads,
-                    .shared_bytes = static_cast<size_t>(WarpgroupSharedBytes<Shape>(counts.depth)),
-                    .cluster = cluster},
-                   kKernel, args, counts, state);
+  LaunchOverlapped(
+      context,
+      {.blocks = dim3(groups, blocks, cluster),
+       .threads = kBlockThreads<Y, Shape>,
+       .shared_bytes = static_cast<size_t>(WarpgroupSharedBytes<Shape, Y>(counts.depth)),
+       .cluster = cluster},
+      kKernel, args, counts, state);
 }
 
 }  // namespace spry::cuda

@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
   const int outputs = args.outputs / kMmaOutputs;
   const int all_warps = static_cast<int>(gridDim.x) * Shape::kWarps;
   const int first = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   typename Shape::Ring ring(
       {.first = args.weight + int64_t{first} * tiles * kTileQuads,
        .num_runs = first < outputs ? (outputs - first + all_warps - 1) / all_warps : 0,

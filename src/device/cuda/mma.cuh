@@ -51,6 +51,14 @@ __device__ inline void CopyAsync16(void* shared, const void* global, bool inside
                "r"(bytes));
 }
 
+// Four bytes, likewise; through the first cache, which has the rest of their line.
+__device__ inline void CopyAsync4(void* shared, const void* global, bool inside) {
+  const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = inside ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(global),
+               "r"(bytes));
+}
+
 // 16 bytes of weights, read once: past the first cache.
 __device__ inline uint4 LoadWeights(const uint4* p) {
   uint4 value;

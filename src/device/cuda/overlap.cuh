@@ -5,8 +5,8 @@
 // turn.
 //
 // Before its wait a kernel may read what no kernel of the step writes (weights, the KV of earlier
-// steps), and what stage wrote: embed, which follows stage in every program, lets the next kernel
-// start only once stage has ended.
+// steps), and what stage or the step before wrote: embed, which follows stage in every program,
+// lets the next kernel start only once stage has ended.
 #pragma once
 
 #include <cuda_runtime.h>

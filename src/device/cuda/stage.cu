@@ -84,6 +84,13 @@ __device__ __noinline__ void CopyRules(std::byte* images, const StepState& state
   CopyAcross(image.recent, slot.recent, kMaxBadWordLength);
 }
 
+// Into the first cache of this multiprocessor: what StageRow and StageToken read of a row.
+__device__ void FetchKept(const RowState& row) {
+  [[maybe_unused]] int32_t ignored;
+  asm volatile("ld.global.s32 %0, [%1];" : "=r"(ignored) : "l"(&row.length));
+  asm volatile("ld.global.s32 %0, [%1];" : "=r"(ignored) : "l"(&row.finished));
+}
+
 // Rows and tokens of any step. `slot` is where the rows may be read more than once.
 __device__ void StageAny(const StepHeader& header, const StepSlot& slot, const StepState& state) {
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
@@ -108,20 +115,27 @@ __device__ void StageAny(const StepHeader& header, const StepSlot& slot, const S
 
 // `bucket` has the counts that the grids of this step are made for.
 __global__ void __launch_bounds__(kMaxThreads)
-    StageKernel(StageArgs args, LaunchShape bucket, StepState state) {
+    StageKernel(StageArgs args, LaunchShape bucket, const __grid_constant__ StepState state) {
   LetNextStart();
   AwaitPrevious();
-  StepSlot slot = SlotOfStep(args.rings);
   __shared__ StepHeader header;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
   const int32_t threads = static_cast<int32_t>(blockDim.x);
+  const int32_t before = thread < bucket.rows ? state.rows[thread].row : -1;
+  StepSlot slot = SlotOfStep(args.rings);
+  // Most rows are those of the step before: what is kept of them comes while the slot does.
+  if (before >= 0) FetchKept(state.row_states[before]);
   // In the same trip across the bus as the header, before it says how many there are.
   __shared__ __align__(16) std::byte row_bytes[kMaxThreads * sizeof(SlotRow)];
   auto* rows = reinterpret_cast<SlotRow*>(row_bytes);
-  if (thread < bucket.rows) rows[thread] = slot.rows[thread];
+  SlotRow row;
+  StepHeader counts;
+  if (thread < bucket.rows) row = slot.rows[thread];
+  if (thread == 0) counts = *slot.header;
+  if (thread < bucket.rows) rows[thread] = row;
   if (thread == 0) {
-    header = *slot.header;
-    *state.header = header;
+    header = counts;
+    *state.header = counts;
   }
   __syncthreads();
   if (bucket.rows <= threads) slot.rows = rows;

@@ -45,7 +45,19 @@ class WeightRing {
     return {slot[0], slot[kWarpThreads]};
   }
 
-  // To be called after each Take, once its tile has been used; past the end it fetches nothing.
+  // The same of the next kCount tiles.
+  template <int kCount>
+  __device__ void Take(TileOfWeights (&tiles)[kCount]) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kAhead - kCount) : "memory");
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const uint4* slot = slots_ + take_ * kTileQuads;
+      take_ = take_ + 1 == kAhead ? 0 : take_ + 1;
+      tiles[i] = {slot[0], slot[kWarpThreads]};
+    }
+  }
+
+  // To be called for each tile taken, once it has been used; past the end it fetches nothing.
   __device__ void Fetch() {
     if (runs_left_ > 0) {
       uint4* slot = slots_ + put_ * kTileQuads;
