@@ -8,6 +8,7 @@
 
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/printable.h"
+#include "text/json_parse.h"
 
 namespace spry {
 namespace {
@@ -162,7 +163,7 @@ Result<JsonText> JsonText::Parse(std::string_view text, const std::string& where
   }
   auto parser = std::make_unique<simdjson::dom::parser>();
   simdjson::dom::element element;
-  const simdjson::error_code error = parser->parse(simdjson::padded_string(text)).get(element);
+  const simdjson::error_code error = ParseJson(text, *parser, element);
   if (error != simdjson::SUCCESS) {
     return InvalidArgument(
         fmt::format("{}: is not valid JSON: {}", where, simdjson::error_message(error)));

@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include "text/json_parse.h"
+
 namespace spry {
 namespace {
 
@@ -125,7 +127,7 @@ Result<JsonFile> JsonFile::Read(const std::filesystem::path& path, size_t max_by
   SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, max_bytes));
   auto parser = std::make_unique<simdjson::dom::parser>();
   simdjson::dom::element root;
-  if (const auto error = parser->parse(text).get(root); error != simdjson::SUCCESS) {
+  if (const auto error = ParseJson(text, *parser, root); error != simdjson::SUCCESS) {
     return InvalidArgument(
         fmt::format("{}: not JSON: {}", path.string(), simdjson::error_message(error)));
   }
