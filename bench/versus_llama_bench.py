@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """spry beside llama.cpp's llama-bench on one GGUF file: rounds alternate, medians are compared.
 
-    bench/versus_llama_bench.py MODEL.gguf --llama-bench PATH/llama-bench [--threads 2] [--rounds 5]
+    bench/versus_llama_bench.py MODEL.gguf --llama-bench PATH/llama-bench [--threads 2] [--isa auto] [--rounds 5]
 
 Prefill: 512 prompt tokens. Decode: 128 tokens after 32, (time of 128 - time of 1) / 127 per token.
 Exits 1 when decode is slower than llama.cpp or prefill below 1.5 times it.
@@ -27,6 +27,7 @@ def spry(args, input_len, output_len):
     """Seconds of one request, the median of a few."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         subprocess.run([args.spry, "bench", "latency", args.model, "--threads", str(args.threads),
+                        "--isa", args.isa,
                         "--batch-size", "1", "--input-len", str(input_len),
                         "--output-len", str(output_len), "--no-enable-prefix-caching",
                         "--num-iters-warmup", "1", "--num-iters", "3", "--output-json", out.name],
@@ -42,6 +43,7 @@ def main():
     parser.add_argument("--llama-bench", required=True)
     parser.add_argument("--spry", default=os.path.join(root, "build/release/spry"))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--isa", default="auto", help="of spry; llama.cpp has what it was built for")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     rows = {"prefill, tok/s": ([], []), "decode, tok/s": ([], [])}

@@ -28,12 +28,13 @@ constexpr int kMostRows = 1 << 16;
 
 constexpr std::array<Choice<DType>, 3> kComputeTypes = {
     {{"float32", DType::kF32}, {"bfloat16", DType::kBF16}, {"float16", DType::kF16}}};
-constexpr std::array<Choice<DType>, 6> kWeightTypes = {{{"float32", DType::kF32},
+constexpr std::array<Choice<DType>, 7> kWeightTypes = {{{"float32", DType::kF32},
                                                         {"bfloat16", DType::kBF16},
                                                         {"float16", DType::kF16},
                                                         {"q4_0", DType::kQ4_0},
                                                         {"q4_1", DType::kQ4_1},
-                                                        {"q8_0", DType::kQ8_0}}};
+                                                        {"q8_0", DType::kQ8_0},
+                                                        {"q4_k", DType::kQ4_K}}};
 
 struct GemmFlags {
   DeviceFlags device;
