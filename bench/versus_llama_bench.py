@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """spry beside llama.cpp's llama-bench on one GGUF file: rounds alternate, medians are compared.
 
-    bench/versus_llama_bench.py MODEL.gguf --llama-bench PATH/llama-bench [--threads 2] [--isa auto] [--rounds 5]
+    bench/versus_llama_bench.py MODEL.gguf --llama-bench PATH/llama-bench [--threads 2]
+        [--isa auto] [--rounds 5]
 
 Prefill: 512 prompt tokens. Decode: 128 tokens after 32, (time of 128 - time of 1) / 127 per token.
 Exits 1 when decode is slower than llama.cpp or prefill below 1.5 times it.
@@ -43,7 +44,7 @@ def main():
     parser.add_argument("--llama-bench", required=True)
     parser.add_argument("--spry", default=os.path.join(root, "build/release/spry"))
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--isa", default="auto", help="of spry; llama.cpp has what it was built for")
+    parser.add_argument("--isa", default="auto", help="of spry; llama.cpp is built for one")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     rows = {"prefill, tok/s": ([], []), "decode, tok/s": ([], [])}
