@@ -73,9 +73,6 @@ class HttpEngine:
             thread.join()
         return sum(made)
 
-    def peak_mib(self):
-        return peak_mib(self.process.pid)
-
     def stop(self):
         self.process.terminate()
         self.process.wait()
@@ -176,9 +173,6 @@ class Library:
         self.process.stdin.write(json.dumps([prompts, outs]) + "\n")
         self.process.stdin.flush()
         return self.answer()
-
-    def peak_mib(self):
-        return peak_mib(self.process.pid)
 
     def stop(self):
         self.process.stdin.close()

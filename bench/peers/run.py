@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 
-from engines import Library, LlamaCpp, Spry
+from engines import Library, LlamaCpp, Spry, peak_mib
 from workloads import WORKLOADS, prompt
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def start_to_first_token(engine):
     begin = time.perf_counter()
     engine.start()
     engine.generate([prompt(16, 5)], [1])
-    seconds, mib = time.perf_counter() - begin, engine.peak_mib()
+    seconds, mib = time.perf_counter() - begin, peak_mib(engine.process.pid)
     engine.stop()
     return seconds, mib
 

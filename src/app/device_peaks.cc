@@ -9,9 +9,9 @@ namespace {
 
 CpuFeatures FeaturesOf(CpuIsa isa) {
   CpuFeatures features = DetectCpuFeatures();
+  if (isa == CpuIsa::kReference || isa == CpuIsa::kAvx2) return {.avx2 = features.avx2};
   if (isa == CpuIsa::kAvx512) features.amx = false;
-  const bool wide = isa == CpuIsa::kAuto || isa == CpuIsa::kAvx512 || isa == CpuIsa::kAmx;
-  return wide ? features : CpuFeatures{.avx2 = features.avx2};
+  return features;
 }
 
 }  // namespace

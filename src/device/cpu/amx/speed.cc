@@ -19,24 +19,24 @@ template <typename Products>
 SPRY_INLINE void Repeat(int64_t rounds, const Products& products) {
   static const TileShapes kShapes = FullTiles();
   const TileScope tiles(kShapes);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_zero(4);
-  _tile_zero(5);
-  _tile_zero(6);
-  _tile_zero(7);
+  TileZero<0>();
+  TileZero<1>();
+  TileZero<2>();
+  TileZero<3>();
+  TileZero<4>();
+  TileZero<5>();
+  TileZero<6>();
+  TileZero<7>();
   for (int64_t i = 0; i < rounds; ++i) products();
 }
 
 void MultiplyPairs(int64_t rounds) {
   Repeat(
       rounds, []() __attribute__((always_inline)) {
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        TileProduct<0, 4, 6>();
+        TileProduct<1, 4, 7>();
+        TileProduct<2, 5, 6>();
+        TileProduct<3, 5, 7>();
       });
 }
 
