@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/allocation_counter.h"
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 
 namespace spry {
 namespace {

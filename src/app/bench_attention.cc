@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "app/command.h"
@@ -20,8 +21,7 @@
 namespace spry {
 namespace {
 
-constexpr int64_t kColdBytes = int64_t{256} << 20;  // of KV over all copies: more than caches hold
-constexpr int kMostCopies = 32;
+constexpr int kMostKvCopies = 32;
 constexpr double kMostFlops = 2e11;  // of a step of prefill, where one copy has less
 
 constexpr std::array<Choice<DType>, 3> kTypes = {
@@ -63,7 +63,7 @@ struct AttentionShape {
 int Copies(const AttentionShape& shape, const AttentionFlags& flags) {
   const double wanted = shape.is_prefill() ? kMostFlops / shape.Flops(flags)
                                            : static_cast<double>(kColdBytes) / shape.KvBytes(flags);
-  return static_cast<int>(std::clamp(std::ceil(wanted), 1.0, double{kMostCopies}));
+  return static_cast<int>(std::clamp(std::ceil(wanted), 1.0, double{kMostKvCopies}));
 }
 
 Result<double> MeasureShape(Device& device, const AttentionFlags& flags,
@@ -140,15 +140,18 @@ Result<int> RunAttention(const AttentionFlags& flags) {
     }
   }
   SPRY_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, OpenDevice(flags.device));
-  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(*device, flags.device));
   SPRY_RETURN_IF_ERROR(WriteStdout(fmt::format(
       "attention on {} ({}): {}/{} heads of {}, {} with {} KV, blocks of {}; batch x context\n",
       device->name(), device->info().description, flags.heads, flags.kv_heads, flags.head_dim,
       Traits(flags.dtype).name, Traits(flags.kv).name, flags.block_size)));
+  std::optional<DevicePeaks> peaks;  // takes seconds: not before a shape has shown that it runs
   for (size_t i = 0; i < shapes.size(); ++i) {
     SPRY_ASSIGN_OR_RETURN(const double us, MeasureShape(*device, flags, shapes[i]));
+    if (!peaks) {
+      SPRY_ASSIGN_OR_RETURN(peaks, PeaksOf(*device, flags.device));
+    }
     const double peer_us = flags.peer_us.empty() ? 0 : flags.peer_us[i];
-    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(flags, shapes[i], us, peaks, peer_us)));
+    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(flags, shapes[i], us, *peaks, peer_us)));
   }
   return kExitDone;
 }

@@ -22,8 +22,7 @@
 namespace spry {
 namespace {
 
-constexpr int64_t kColdBytes = int64_t{256} << 20;
-constexpr int kMostCopies = 1024;
+constexpr int kMostWeightCopies = 1024;
 constexpr int kMostRows = 1 << 16;
 
 constexpr std::array<Choice<DType>, 3> kComputeTypes = {
@@ -101,8 +100,8 @@ Status MeasureShape(Device& device, const DevicePeaks& peaks, const GemmFlags& f
             const WeightHandle weight = Handle(copy, flags.weight, shape, weight_bytes);
             Linear(tracer, x, {&weight, 1}, {}, {});
           },
-      .copies =
-          static_cast<int>(std::clamp<int64_t>((kColdBytes + bytes - 1) / bytes, 1, kMostCopies))};
+      .copies = static_cast<int>(
+          std::clamp<int64_t>((kColdBytes + bytes - 1) / bytes, 1, kMostWeightCopies))};
   const int most_rows = std::ranges::max(flags.rows);
   SPRY_ASSIGN_OR_RETURN(
       OpTimer timer,

@@ -16,6 +16,9 @@
 
 namespace spry {
 
+// Of what the copies of an op read, weights or keys and values: more than caches hold.
+inline constexpr int64_t kColdBytes = int64_t{256} << 20;
+
 // A row of a timed step: tokens from position `start` on, the last one's logits wanted.
 struct TimedRow {
   int32_t num_tokens = 1;

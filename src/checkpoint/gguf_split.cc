@@ -17,7 +17,7 @@ constexpr char kSplitNo[] = "split.no";
 constexpr char kSplitCount[] = "split.count";
 constexpr char kSplitTensors[] = "split.tensors.count";
 constexpr int64_t kMaxFiles = 65535;  // the keys are 16 bits wide
-constexpr int64_t kMaxTensors = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxTensorsOfAll = (int64_t{1} << 31) - 1;
 
 std::string NameEnding(int64_t index, int64_t count) {
   return fmt::format("-{:05}-of-{:05}.gguf", index + 1, count);
@@ -37,7 +37,8 @@ struct GgufSet {
 Result<GgufSet> SetOf(const fs::path& path, const GgufMetadata& metadata, int64_t count) {
   GgufSet set = {.folder = path.parent_path(), .prefix = path.filename().string(), .count = count};
   SPRY_ASSIGN_OR_RETURN(const int64_t index, metadata.RequiredInteger(kSplitNo, {0, count - 1}));
-  SPRY_ASSIGN_OR_RETURN(set.tensors, metadata.RequiredInteger(kSplitTensors, {0, kMaxTensors}));
+  SPRY_ASSIGN_OR_RETURN(set.tensors,
+                        metadata.RequiredInteger(kSplitTensors, {0, kMaxTensorsOfAll}));
   const std::string ending = NameEnding(index, count);
   if (!set.prefix.ends_with(ending)) {
     return InvalidArgument(
@@ -59,7 +60,7 @@ Status CheckMember(const GgufMetadata& metadata, const GgufSet& set, int64_t ind
   };
   SPRY_RETURN_IF_ERROR(check(kSplitCount, kMaxFiles, set.count));
   SPRY_RETURN_IF_ERROR(check(kSplitNo, kMaxFiles, index));
-  return check(kSplitTensors, kMaxTensors, set.tensors);
+  return check(kSplitTensors, kMaxTensorsOfAll, set.tensors);
 }
 
 Result<GgufFile> ReadMember(const fs::path& path, const GgufSet& set, int64_t index) {

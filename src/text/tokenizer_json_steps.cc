@@ -30,16 +30,16 @@ Result<VocabSource::Split> ParseSplit(const JsonObject& step) {
   split.pattern = pattern.is_regex ? std::string(pattern.text) : Literally(pattern.text);
   SPRY_ASSIGN_OR_RETURN(const std::string_view behavior, step.String("behavior"));
   SPRY_ASSIGN_OR_RETURN(const bool invert, step.Bool("invert", false));
-  using Behavior = VocabSource::Split::Behavior;
   if (behavior == "Isolated") return split;
   if (behavior == "Removed") {
-    split.behavior = invert ? Behavior::kMatchesOnly : Behavior::kRemoved;
+    split.behavior = invert ? VocabSource::Split::Behavior::kMatchesOnly
+                            : VocabSource::Split::Behavior::kRemoved;
     return split;
   }
   if (behavior == "MergedWithPrevious" && !invert) {
-    split.behavior = Behavior::kMergedWithPrevious;
+    split.behavior = VocabSource::Split::Behavior::kMergedWithPrevious;
   } else if (behavior == "MergedWithNext" && !invert) {
-    split.behavior = Behavior::kMergedWithNext;
+    split.behavior = VocabSource::Split::Behavior::kMergedWithNext;
   } else {
     return step.Unsupported(
         "behavior", fmt::format("is \"{}\" with invert {}; supported: \"Isolated\", \"Removed\", "

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "tests/app/program_run.h"
-#include "tests/server/client.h"
+#include "tests/server_rig/client.h"
 
 namespace spry {
 

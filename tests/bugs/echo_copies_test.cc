@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 
 namespace spry {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/server/server_rig.h"
+#include "tests/server_rig/server_rig.h"
 
 namespace spry {
 namespace {

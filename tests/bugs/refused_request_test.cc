@@ -2,7 +2,7 @@
 // waited for ever.
 #include <gtest/gtest.h>
 
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 
 namespace spry {
 namespace {

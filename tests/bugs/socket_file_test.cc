@@ -5,7 +5,7 @@
 #include <sys/un.h>
 
 #include "tests/app/serve_run.h"
-#include "tests/server/server_rig.h"
+#include "tests/server_rig/server_rig.h"
 
 namespace spry {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/server/server_rig.h"
+#include "tests/server_rig/server_rig.h"
 
 namespace spry {
 namespace {

@@ -281,12 +281,12 @@ std::vector<double> AttentionRunner::Expected(std::span<const int32_t> ids, int 
     double max = c.sinks ? sinks_.values[head] : -std::numeric_limits<double>::infinity();
     for (const double score : scores) max = std::max(max, score);
     double sum = c.sinks ? std::exp(sinks_.values[head] - max) : 0;
-    for (const double score : scores) sum += std::exp(score - max);
+    std::vector<double> weights;
+    for (const double score : scores) sum += weights.emplace_back(std::exp(score - max));
     for (int d = 0; d < c.v_head_dim; ++d) {
       double value = 0;
       for (int j = first; j <= position; ++j) {
-        value += std::exp(scores[j - first] - max) *
-                 Cached(ids[j], v_column + kv_head * c.v_head_dim + d);
+        value += weights[j - first] * Cached(ids[j], v_column + kv_head * c.v_head_dim + d);
       }
       output.push_back(value / sum);
     }

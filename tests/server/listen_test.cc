@@ -12,8 +12,8 @@
 
 #include <filesystem>
 
-#include "tests/server/server_rig.h"
 #include "tests/server/tls_client.h"
+#include "tests/server_rig/server_rig.h"
 #include "tests/support/temporary_folder.h"
 
 namespace spry {

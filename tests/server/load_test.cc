@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/server/server_rig.h"
+#include "tests/server_rig/server_rig.h"
 
 namespace spry {
 namespace {

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "server/foreign_paths.h"
-#include "tests/server/server_rig.h"
+#include "tests/server_rig/server_rig.h"
 
 namespace spry {
 namespace {

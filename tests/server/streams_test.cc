@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/allocation_counter.h"
-#include "tests/server/server_rig.h"
+#include "tests/server_rig/server_rig.h"
 
 namespace spry {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/server/server_rig.h"
+#include "tests/server_rig/server_rig.h"
 #include "tests/support/temporary_folder.h"
 
 namespace spry {

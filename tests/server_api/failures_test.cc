@@ -1,24 +1,37 @@
 // The device is lost while requests run: each is told, in the form that its answer has by then.
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "device/cpu/cpu_device.h"
 #include "device/null/null_device.h"
-#include "tests/server_api/api_rig.h"
 #include "tests/server_api/failing_device.h"
+#include "tests/server_rig/api_rig.h"
 
 namespace spry {
 namespace {
 
-RigOptions FailsAt(uint64_t step) {
+RigOptions FailsAt(uint64_t step, std::promise<void>& when) {
   RigOptions options;
-  options.device = std::make_unique<FailingDevice>(MakeNullDevice({}), step);
+  options.device =
+      std::make_unique<FailingDevice>(MakeNullDevice({}), step, when.get_future().share());
   return options;
 }
 
+RigOptions FailsAt(uint64_t step) {
+  std::promise<void> at_once;
+  at_once.set_value();
+  return FailsAt(step, at_once);
+}
+
 TEST(FailuresTest, AStreamEndsWithTheErrorAndDone) {
-  ApiRig rig(FailsAt(5));
-  const auto exchange =
-      rig.Post("/v1/completions", R"({"prompt":[300],"max_tokens":50,"n":2,"stream":true})");
+  std::promise<void> streams;
+  ApiRig rig(FailsAt(5, streams));
+  const auto exchange = rig.Send("POST", "/v1/completions",
+                                 R"({"prompt":[300],"max_tokens":50,"n":2,"stream":true})");
+  while (!exchange->streams()) rig.Turn();
+  streams.set_value();
+  rig.Run(*exchange);
   const std::vector<std::string> events = exchange->Events();
   ASSERT_GE(events.size(), 3u);
   EXPECT_EQ(exchange->answer().status, 200);

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 
 namespace spry {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "device/cpu/cpu_device.h"
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 #include "text/utf8.h"
 
 namespace spry {

@@ -4,7 +4,7 @@
 #include <array>
 #include <random>
 
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 
 namespace spry {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 
 namespace spry {
 namespace {

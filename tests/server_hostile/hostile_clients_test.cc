@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/server/server_rig.h"
 #include "tests/server_hostile/whole_server.h"
+#include "tests/server_rig/server_rig.h"
 
 namespace spry {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "server/http_server.h"
 #include "server/router.h"
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 
 namespace spry {
 namespace {

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "server/router.h"
-#include "tests/server/server_rig.h"
-#include "tests/server_api/api_rig.h"
 #include "tests/server_memory/failing_memory.h"
+#include "tests/server_rig/api_rig.h"
+#include "tests/server_rig/server_rig.h"
 
 namespace spry {
 namespace {

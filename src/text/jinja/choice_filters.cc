@@ -292,7 +292,7 @@ Result<Value> GroupBy(Runtime& runtime, const Value& input, const Arguments& arg
   return runtime.MakeList(std::move(groups));
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kChoiceFilters[] = {
     {"dictsort", DictSort},
     {"groupby", GroupBy},
     {"map", MapItems},
@@ -308,6 +308,6 @@ constexpr Filter kFilters[] = {
 
 }  // namespace
 
-std::span<const Filter> ChoiceFilters() { return kFilters; }
+std::span<const Filter> ChoiceFilters() { return kChoiceFilters; }
 
 }  // namespace spry::jinja

@@ -162,7 +162,7 @@ Result<Value> Sum(Runtime& runtime, const Value& input, const Arguments& argumen
   return total;
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kSequenceFilters[] = {
     {"batch", Batch},     {"count", Length},      {"first", First},   {"items", Items},
     {"join", Join},       {"last", Last},         {"length", Length}, {"list", ToList},
     {"reverse", Reverse}, {"slice", SliceFilter}, {"sum", Sum},
@@ -170,6 +170,6 @@ constexpr Filter kFilters[] = {
 
 }  // namespace
 
-std::span<const Filter> SequenceFilters() { return kFilters; }
+std::span<const Filter> SequenceFilters() { return kSequenceFilters; }
 
 }  // namespace spry::jinja

@@ -23,7 +23,7 @@ namespace {
 bool IsSafe(const Value& value) { return value.text() != nullptr && value.text()->safe; }
 
 template <std::string (*Map)(std::string_view)>
-Result<Value> Mapped(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Result<Value> MapInput(Runtime& runtime, const Value& input, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(BoundArguments::Bind("the filter", arguments, {}, 0).status());
   SPRY_ASSIGN_OR_RETURN(const std::string text, runtime.ToText(input));
   SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(text.size()));
@@ -164,7 +164,7 @@ Result<Value> Center(Runtime& runtime, const Value& input, const Arguments& argu
   return runtime.Call(method, {.positional = {Value::Int(width)}});
 }
 
-Result<Value> Format(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Result<Value> FormatInput(Runtime& runtime, const Value& input, const Arguments& arguments) {
   if (!arguments.named.empty() && !arguments.positional.empty()) {
     return InvalidArgument("format: expected values by place or by name, found both");
   }
@@ -248,28 +248,28 @@ Result<Value> ToString(Runtime& runtime, const Value& input, const Arguments& ar
   return runtime.MakeText(std::move(text));
 }
 
-constexpr Filter kFilters[] = {
-    {"capitalize", Mapped<Capitalize>},
+constexpr Filter kTextFilters[] = {
+    {"capitalize", MapInput<Capitalize>},
     {"center", Center},
     {"e", Escape},
     {"escape", Escape},
     {"forceescape", ForceEscape},
-    {"format", Format},
+    {"format", FormatInput},
     {"indent", Indent},
-    {"lower", Mapped<ToLower>},
+    {"lower", MapInput<ToLower>},
     {"replace", Replace},
     {"safe", Safe},
     {"string", ToString},
-    {"title", Mapped<TitleOfWords>},
+    {"title", MapInput<TitleOfWords>},
     {"trim", Trim},
     {"truncate", Truncate},
-    {"upper", Mapped<ToUpper>},
+    {"upper", MapInput<ToUpper>},
     {"urlencode", UrlEncode},
     {"wordcount", WordCount},
 };
 
 }  // namespace
 
-std::span<const Filter> TextFilters() { return kFilters; }
+std::span<const Filter> TextFilters() { return kTextFilters; }
 
 }  // namespace spry::jinja

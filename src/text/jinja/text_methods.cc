@@ -24,7 +24,7 @@ Status TakesNone(std::string_view method, const Arguments& arguments) {
 }
 
 template <std::string (*Map)(std::string_view)>
-Result<Value> Mapped(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Result<Value> MapSelf(Runtime& runtime, const Value& self, const Arguments& arguments) {
   SPRY_RETURN_IF_ERROR(TakesNone("the method", arguments));
   SPRY_RETURN_IF_ERROR(runtime.ChargeCharacters(self.text()->bytes.size()));
   return runtime.MakeText(Map(self.text()->bytes), self.text()->safe);
@@ -309,13 +309,13 @@ Result<Value> Removed(Runtime& runtime, const Value& self, const Arguments& argu
   return runtime.MakeText(std::string(text), self.text()->safe);
 }
 
-Result<Value> Format(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Result<Value> FormatSelf(Runtime& runtime, const Value& self, const Arguments& arguments) {
   SPRY_ASSIGN_OR_RETURN(std::string text, FormatWithBraces(runtime, self.text()->bytes, arguments));
   return runtime.MakeText(std::move(text));
 }
 
 constexpr Method kTextMethods[] = {
-    {"capitalize", Mapped<Capitalize>},
+    {"capitalize", MapSelf<Capitalize>},
     {"casefold", nullptr},
     {"center", Padded<Placing::kCenter>},
     {"count", CountText},
@@ -323,7 +323,7 @@ constexpr Method kTextMethods[] = {
     {"endswith", Touches<true>},
     {"expandtabs", nullptr},
     {"find", Find<false, false>},
-    {"format", Format},
+    {"format", FormatSelf},
     {"format_map", nullptr},
     {"index", Find<false, true>},
     {"isalnum", AllCharacters<IsAlphanumeric>},
@@ -340,7 +340,7 @@ constexpr Method kTextMethods[] = {
     {"isupper", WholeText<IsUpperText>},
     {"join", Join},
     {"ljust", Padded<Placing::kLeft>},
-    {"lower", Mapped<ToLower>},
+    {"lower", MapSelf<ToLower>},
     {"lstrip", Stripped<Sides::kLeft>},
     {"maketrans", nullptr},
     {"partition", Partition<false>},
@@ -357,10 +357,10 @@ constexpr Method kTextMethods[] = {
     {"splitlines", SplitLinesMethod},
     {"startswith", Touches<false>},
     {"strip", Stripped<Sides::kBoth>},
-    {"swapcase", Mapped<SwapCase>},
-    {"title", Mapped<ToTitle>},
+    {"swapcase", MapSelf<SwapCase>},
+    {"title", MapSelf<ToTitle>},
     {"translate", nullptr},
-    {"upper", Mapped<ToUpper>},
+    {"upper", MapSelf<ToUpper>},
     {"zfill", ZeroFilled},
 };
 

@@ -222,13 +222,13 @@ Result<Value> ToJson(Runtime& runtime, const Value& input, const Arguments& argu
   return runtime.MakeText(std::move(text));
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kValueFilters[] = {
     {"abs", Absolute},  {"attr", Attribute}, {"d", Default},   {"default", Default},
     {"float", ToFloat}, {"int", ToInt},      {"round", Round}, {"tojson", ToJson},
 };
 
 }  // namespace
 
-std::span<const Filter> ValueFilters() { return kFilters; }
+std::span<const Filter> ValueFilters() { return kValueFilters; }
 
 }  // namespace spry::jinja

@@ -15,7 +15,7 @@
 #include "device/device.h"
 #include "engine/async_engine.h"
 #include "server/endpoints.h"
-#include "tests/server_api/fake_exchange.h"
+#include "tests/server_rig/fake_exchange.h"
 
 namespace spry {
 

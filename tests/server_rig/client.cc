@@ -1,4 +1,4 @@
-#include "tests/server/client.h"
+#include "tests/server_rig/client.h"
 
 #include <fmt/format.h>
 #include <netdb.h>

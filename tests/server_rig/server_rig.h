@@ -12,7 +12,7 @@
 
 #include "server/http.h"
 #include "server/http_server.h"
-#include "tests/server/client.h"
+#include "tests/server_rig/client.h"
 
 namespace spry {
 

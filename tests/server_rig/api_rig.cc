@@ -1,4 +1,4 @@
-#include "tests/server_api/api_rig.h"
+#include "tests/server_rig/api_rig.h"
 
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-#include "tests/server/server_rig.h"
+#include "tests/server_rig/server_rig.h"
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
