@@ -6,7 +6,6 @@
 #include <boost/json.hpp>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 #include "app/bench_run.h"
@@ -46,7 +45,7 @@ struct Latencies {
   std::vector<double> seconds;  // per iteration
   RunTotals totals;             // over the timed iterations
   StepTimes steps;
-  std::optional<TailControl> control;
+  std::unique_ptr<TailControl> control;
 };
 
 double Mean(const std::vector<double>& values) {
@@ -67,8 +66,11 @@ Status Warm(const LatencyFlags& flags, const LoadedModel& model,
         "--tail-control takes its length from warm-up steps: --num-iters-warmup must be 1 or more "
         "and --output-len 2 or more");
   }
-  latencies.control.emplace(Percentiles(steps.decode_us).At(50));
-  latencies.steps.control = &*latencies.control;
+  const int threads =
+      model.engine->device().name() == "cpu" ? ThreadsOrDefault(flags.device.cpu.threads) : 1;
+  SPRY_ASSIGN_OR_RETURN(latencies.control,
+                        TailControl::Create(threads, Percentiles(steps.decode_us).At(50)));
+  latencies.steps.control = latencies.control.get();
   return {};
 }
 
@@ -240,8 +242,8 @@ Command AddBenchLatency(CLI::App& parent) {
   parser
       .add_flag(
           "--tail-control", flags->tail_control,
-          "After each decode step time as much plain arithmetic and as long a read of memory, "
-          "to tell a noisy machine from a noisy engine")
+          "After each decode step time as much plain arithmetic and as long a read of memory, on "
+          "as many threads, to tell a noisy machine from a noisy engine")
       ->group(group);
   parser.add_option("--output-json", flags->output_json, "Write the results there, vLLM's keys")
       ->type_name("FILE")

@@ -62,7 +62,7 @@ json::object ToJson(const MachineSpeed& speed) {
 
 Result<int> RunMachine(const MachineFlags& flags) {
   SPRY_RETURN_IF_ERROR(CheckWritable(flags.json));
-  const int threads = flags.threads > 0 ? flags.threads : DefaultCpuThreads();
+  const int threads = ThreadsOrDefault(flags.threads);
   SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed, MeasureMachine(threads, DetectCpuFeatures()));
   std::string text = fmt::format("{:<18} one thread      {} thread{}\n", "reading", threads,
                                  threads == 1 ? "" : "s");

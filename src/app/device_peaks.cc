@@ -24,7 +24,7 @@ Result<DevicePeaks> PeaksOf(const Device& device, const DeviceFlags& flags) {
                        .bf16_tflops = info.peak_tflops,
                        .int8_tflops = info.peak_tflops};
   }
-  const int threads = flags.cpu.threads > 0 ? flags.cpu.threads : DefaultCpuThreads();
+  const int threads = ThreadsOrDefault(flags.cpu.threads);
   const CpuFeatures features = FeaturesOf(flags.cpu.isa);
   SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed, MeasureMachine(threads, features));
   DevicePeaks peaks{.gb_per_s = speed.reads.back().all_gb_per_s, .attends_in_bf16 = features.amx};

@@ -120,7 +120,8 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-int DefaultCpuThreads() {
+int ThreadsOrDefault(int threads) {
+  if (threads > 0) return threads;
   const int cores = CountPhysicalCores(AllowedCpus(), kTopologyRoot);
   const CgroupLimits limits = ReadCgroupLimits(kSelfCgroup, kCgroupRoot);
   const int quota = static_cast<int>(std::min(limits.cpus.value_or(cores), 1.0 * cores));
@@ -136,7 +137,7 @@ Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options) {
   }
   SPRY_ASSIGN_OR_RETURN(const KernelChoice kernels,
                         ChooseKernels(options.isa, DetectCpuFeatures()));
-  const int threads = options.threads > 0 ? options.threads : DefaultCpuThreads();
+  const int threads = ThreadsOrDefault(options.threads);
   SPRY_ASSIGN_OR_RETURN(std::shared_ptr<WorkerPool> pool, WorkerPool::Create(threads));
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(pool), kernels));
 }

@@ -18,8 +18,8 @@ struct CpuDeviceOptions {
   CpuIsa isa = CpuIsa::kAuto;
 };
 
-// What threads = 0 means.
-int DefaultCpuThreads();
+// `threads`, or where that is 0 what it means.
+int ThreadsOrDefault(int threads);
 
 // InvalidArgument when the machine lacks `isa`, naming what is missing.
 Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options);
