@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 namespace spry {
@@ -10,6 +11,7 @@ namespace {
 constexpr int64_t kMemoryWords = int64_t{32} << 20;  // 256 MiB, of all threads together
 constexpr int64_t kProbeRounds = 1'000'000;
 constexpr int kProbes = 10;
+constexpr auto kRest = std::chrono::microseconds(500);
 
 // How much work takes `target_us` if `amount` takes what the fastest of some runs takes.
 template <typename Work>
@@ -35,9 +37,13 @@ Result<std::unique_ptr<TailControl>> TailControl::Create(int threads, double tar
 TailControl::TailControl(std::unique_ptr<WorkerPool> pool)
     : pool_(std::move(pool)), memory_(kMemoryWords, 1) {}
 
+// The threads of a pool, the engine's or this one's, spin for a while after their work; a thread
+// that is woken meanwhile finds no core free and shares one.
 void TailControl::Run() {
+  std::this_thread::sleep_for(kRest);
   arithmetic_us_.push_back(Multiply());
   memory_us_.push_back(Read());
+  std::this_thread::sleep_for(kRest);
 }
 
 double TailControl::Time(WorkerPool::Job job) {
