@@ -166,7 +166,8 @@ void MultiplyPanel(const PanelRun& run, int64_t panel, int64_t first_row, const 
   Scratch& scratch = *reinterpret_cast<Scratch*>(run.scratch);
   const int64_t k = run.first.k;
   const int64_t groups = (k + kGroup - 1) / kGroup;
-  const int64_t runs = (groups + kRunGroups - 1) / kRunGroups;
+  // One block alone comes back to no weights.
+  const int64_t runs = blocks.count == 1 ? 1 : (groups + kRunGroups - 1) / kRunGroups;
   const int rows0 = static_cast<int>(kTwo ? (blocks.rows + 1) / 2 : blocks.rows);
   for (int64_t i = 0; i < runs; ++i) {
     const RunWeights<kForm> weights = {
