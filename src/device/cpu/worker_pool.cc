@@ -1,7 +1,6 @@
 #include "device/cpu/worker_pool.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <chrono>
 #include <system_error>
@@ -17,8 +16,9 @@ namespace {
 // two of them, so workers that spin this long meet the next step awake.
 constexpr auto kIdleSpin = std::chrono::microseconds(50);
 // Within a step the others are nearly always computing on cores of their own and arrive in far
-// less. When they do not, the machine is oversubscribed and the core is better given away.
-constexpr int kBarrierSpins = 2000;
+// less. When they do not, the machine is oversubscribed and the core is better given away: by
+// sleeping, for a thread that only yields stays in the queue before the one that it waits for.
+constexpr int kBarrierSpins = 3000;
 constexpr int kSpinsPerClockRead = 64;
 
 }  // namespace
@@ -45,16 +45,15 @@ struct WorkerPool::Shared {
     const uint32_t my_phase = phase.load(std::memory_order_relaxed);
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
       arrived.store(0, std::memory_order_relaxed);
-      phase.store(my_phase + 1, std::memory_order_release);
+      phase.store(my_phase + 1);  // sequentially consistent, as in Run
+      phase.notify_all();
       return;
     }
-    for (int spins = 0; phase.load(std::memory_order_acquire) == my_phase; ++spins) {
-      if (spins < kBarrierSpins) {
-        Pause();
-      } else {
-        sched_yield();
-      }
+    for (int spins = 0; spins < kBarrierSpins; ++spins) {
+      if (phase.load(std::memory_order_acquire) != my_phase) return;
+      Pause();
     }
+    phase.wait(my_phase, std::memory_order_acquire);
   }
 
   // Returns when the epoch is no longer `seen`.
