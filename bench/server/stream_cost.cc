@@ -5,13 +5,13 @@
 #include <malloc.h>
 
 #include <cstdlib>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/allocation_counter.h"
 #include "tests/server_rig/api_rig.h"
+#include "tests/support/cpu_time.h"
 
 namespace spry {
 namespace {
@@ -34,6 +34,7 @@ class CountingExchange final : public HttpExchange {
   void Append(std::string_view bytes) override { bytes_ += bytes.size(); }
   void Flush() override {}
   void EndStream() override { done_ = true; }
+  std::string_view cut() const override { return {}; }
   void OnLeave(std::function<void()>) override {}
 
   size_t bytes() const { return bytes_; }
@@ -44,12 +45,6 @@ class CountingExchange final : public HttpExchange {
   size_t bytes_ = 0;
   bool done_ = false;
 };
-
-double ThreadCpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 void Measure(const char* what, int streams, int tokens, const std::string& fields) {
   const auto heap = [] { return static_cast<double>(mallinfo2().uordblks); };

@@ -15,7 +15,7 @@ constexpr auto kRest = std::chrono::microseconds(500);
 
 // How much work takes `target_us` if `amount` takes what the fastest of some runs takes.
 template <typename Work>
-int64_t Scale(int64_t amount, double target_us, const Work& work) {
+int64_t Scaled(int64_t amount, double target_us, const Work& work) {
   double best_us = work();
   for (int i = 0; i < kProbes; ++i) best_us = std::min(best_us, work());
   return std::max<int64_t>(1, static_cast<int64_t>(amount * target_us / best_us));
@@ -26,16 +26,18 @@ int64_t Scale(int64_t amount, double target_us, const Work& work) {
 Result<std::unique_ptr<TailControl>> TailControl::Create(int threads, double target_us) {
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<WorkerPool> pool, WorkerPool::Create(threads));
   std::unique_ptr<TailControl> control(new TailControl(std::move(pool)));
-  control->rounds_ = kProbeRounds;
-  control->rounds_ = Scale(kProbeRounds, target_us, [&] { return control->Multiply(); });
-  const int64_t part = kMemoryWords / threads;
-  control->words_ = part;
-  control->words_ = Scale(part, target_us, [&] { return control->Read(); });
+  control->rounds_ = Scaled(control->rounds_, target_us, [&] { return control->Multiply(); });
+  control->words_ = Scaled(control->words_, target_us, [&] { return control->Read(); });
   return control;
 }
 
 TailControl::TailControl(std::unique_ptr<WorkerPool> pool)
-    : pool_(std::move(pool)), memory_(kMemoryWords, 1) {}
+    : pool_(std::move(pool)),
+      memory_(kMemoryWords, 1),
+      rounds_(kProbeRounds),
+      words_(PartWords()) {}
+
+int64_t TailControl::PartWords() const { return kMemoryWords / pool_->size(); }
 
 // The threads of a pool, the engine's or this one's, spin for a while after their work; a thread
 // that is woken meanwhile finds no core free and shares one.
@@ -68,7 +70,7 @@ double TailControl::Multiply() {
 double TailControl::Read() {
   const double us = Time([](const void* context, Worker& worker) {
     const auto& control = *static_cast<const TailControl*>(context);
-    const int64_t part = kMemoryWords / worker.count();
+    const int64_t part = control.PartWords();
     const uint64_t* words = control.memory_.data() + worker.index() * part;
     uint64_t sum = 0;
     for (int64_t left = control.words_, next = control.next_word_; left > 0; next = 0) {
@@ -78,7 +80,7 @@ double TailControl::Read() {
     }
     asm volatile("" : "+r"(sum));  // the work is not to be left out
   });
-  next_word_ = (next_word_ + words_) % (kMemoryWords / pool_->size());
+  next_word_ = (next_word_ + words_) % PartWords();
   return us;
 }
 

@@ -29,6 +29,7 @@ class TailControl {
   double Multiply();
   double Read();  // goes on where the last call ended, around each thread's part of the memory
   double Time(WorkerPool::Job job);
+  int64_t PartWords() const;  // of the memory, for each thread
 
   std::unique_ptr<WorkerPool> pool_;
   std::vector<uint64_t> memory_;

@@ -10,6 +10,8 @@
 namespace spry {
 namespace {
 
+using Behavior = VocabSource::Split::Behavior;
+
 // A pattern that matches `text` and nothing else.
 std::string Literally(std::string_view text) {
   std::string pattern;
@@ -32,14 +34,13 @@ Result<VocabSource::Split> ParseSplit(const JsonObject& step) {
   SPRY_ASSIGN_OR_RETURN(const bool invert, step.Bool("invert", false));
   if (behavior == "Isolated") return split;
   if (behavior == "Removed") {
-    split.behavior = invert ? VocabSource::Split::Behavior::kMatchesOnly
-                            : VocabSource::Split::Behavior::kRemoved;
+    split.behavior = invert ? Behavior::kMatchesOnly : Behavior::kRemoved;
     return split;
   }
   if (behavior == "MergedWithPrevious" && !invert) {
-    split.behavior = VocabSource::Split::Behavior::kMergedWithPrevious;
+    split.behavior = Behavior::kMergedWithPrevious;
   } else if (behavior == "MergedWithNext" && !invert) {
-    split.behavior = VocabSource::Split::Behavior::kMergedWithNext;
+    split.behavior = Behavior::kMergedWithNext;
   } else {
     return step.Unsupported(
         "behavior", fmt::format("is \"{}\" with invert {}; supported: \"Isolated\", \"Removed\", "
@@ -93,7 +94,7 @@ Status ParseMetaspace(const JsonObject& step, VocabSource& source) {
   if (!cut) return {};
   split.marks = VocabSource::Split::Marks::kNone;
   split.pattern = kSpaceMark;
-  split.behavior = VocabSource::Split::Behavior::kMergedWithNext;
+  split.behavior = Behavior::kMergedWithNext;
   source.splits.push_back(std::move(split));
   return {};
 }
@@ -108,7 +109,7 @@ Result<VocabSource::Split> ParseCut(const JsonObject& step, std::string_view typ
   }
   VocabSource::Split split;
   split.pattern = R"(\s)";
-  split.behavior = VocabSource::Split::Behavior::kRemoved;
+  split.behavior = Behavior::kRemoved;
   return split;
 }
 

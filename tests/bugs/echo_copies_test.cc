@@ -2,20 +2,14 @@
 // share: 128 of them held it up for as long as 128 took.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <algorithm>
 
 #include "tests/server_rig/api_rig.h"
+#include "tests/support/cpu_time.h"
 
 namespace spry {
 namespace {
-
-double CpuMilliseconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
-}
 
 // The longest turn of the I/O thread until the answer is there.
 double LongestTurn(int n, bool stream) {
@@ -29,10 +23,10 @@ double LongestTurn(int n, bool stream) {
   double longest = 0;
   while (!exchange->done() && !testing::Test::HasFatalFailure()) {
     rig.WaitForOutputs();
-    const double begin = CpuMilliseconds();
+    const double begin = ThreadCpuSeconds();
     rig.endpoints().OnEngineReady();
     rig.endpoints().OnWorkerReady();
-    longest = std::max(longest, CpuMilliseconds() - begin);
+    longest = std::max(longest, 1e3 * (ThreadCpuSeconds() - begin));
   }
   EXPECT_GT(exchange->answer().body.size(), size_t(n) * 8000 * 5);
   return longest;

@@ -2,25 +2,19 @@
 // barrier yielded its core again and again, which left it runnable in front of the one that it
 // waited for.
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <chrono>
 #include <thread>
 
 #include "device/cpu/worker_pool.h"
+#include "tests/support/cpu_time.h"
 
 namespace spry {
 namespace {
 
-std::chrono::nanoseconds ProcessCpu() {
-  timespec time;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
 TEST(WaitingWorker, UsesNoCpuWhileAnotherIsLate) {
   const auto pool = *WorkerPool::Create(3);
-  const auto before = ProcessCpu();
+  const double before = ProcessCpuSeconds();
   pool->Run(
       [](const void*, Worker& worker) {
         if (worker.index() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -28,7 +22,7 @@ TEST(WaitingWorker, UsesNoCpuWhileAnotherIsLate) {
         if (worker.index() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
       },
       nullptr);
-  EXPECT_LT(ProcessCpu() - before, std::chrono::milliseconds(100));
+  EXPECT_LT(ProcessCpuSeconds() - before, 0.1);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A device that fails for good at one of its steps, which lasts until the test says so.
 #pragma once
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <span>

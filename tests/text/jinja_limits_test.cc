@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/cpu_time.h"
 #include "text/jinja/json_text.h"
 #include "text/jinja/template.h"
 
@@ -19,12 +20,6 @@ constexpr double kSoonSeconds = 20;
 #else
 constexpr double kSoonSeconds = 1;
 #endif
-
-double ProcessorSeconds() {
-  std::timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 Result<std::string> Rendered(std::string_view source, const Dict& variables = {}) {
   SPRY_ASSIGN_OR_RETURN(const Template parsed, Template::Parse(source));
@@ -39,9 +34,9 @@ std::string Repeated(std::string_view text, int count) {
 
 // Renders, or fails to, and says why; in time.
 std::string RefusalOf(const std::string& source) {
-  const double begin = ProcessorSeconds();
+  const double begin = ThreadCpuSeconds();
   const Result<std::string> text = Rendered(source);
-  const double seconds = ProcessorSeconds() - begin;
+  const double seconds = ThreadCpuSeconds() - begin;
   EXPECT_LT(seconds, kSoonSeconds) << source.substr(0, 200);
   return text.ok() ? fmt::format("{} bytes", text->size()) : text.status().message();
 }

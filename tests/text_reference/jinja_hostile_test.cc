@@ -5,6 +5,7 @@
 #include <ctime>
 #include <string>
 
+#include "tests/support/cpu_time.h"
 #include "text/jinja/template.h"
 
 namespace spry::jinja {
@@ -14,20 +15,14 @@ constexpr double kSoonSeconds = 1;
 constexpr const char* kBig = "{% set b = 'abcdefgh' * 2000000 %}";
 constexpr const char* kMany = "{% set l = [1] * 1000000 %}";
 
-double ProcessorSeconds() {
-  std::timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 void ExpectStopped(const std::string& start, const std::string& body) {
   const auto parsed =
       Template::Parse(start + "{% for i in range(100000) %}{% for j in range(100000) %}" + body +
                       "{% endfor %}{% endfor %}");
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  const double begin = ProcessorSeconds();
+  const double begin = ThreadCpuSeconds();
   const auto text = parsed->Render({}, std::tm{});
-  EXPECT_LT(ProcessorSeconds() - begin, kSoonSeconds) << body;
+  EXPECT_LT(ThreadCpuSeconds() - begin, kSoonSeconds) << body;
   ASSERT_FALSE(text.ok()) << body;
   EXPECT_NE(text.status().message().find(" limit of "), std::string::npos)
       << body << ": " << text.status().message();
