@@ -29,8 +29,10 @@ TEST_F(BenchTest, LatencyHasVllmsLinesAndKeys) {
            "--null-step-us 500 --batch-size 4 --output-len 16 --num-iters-warmup 1 --num-iters 3 "
            "--tail-control --output-json out.json");
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_THAT(r.out, ContainsRegex("^Avg latency: [0-9.e-]+ seconds\n10% percentile latency: "
-                                   "[0-9.e-]+ seconds\n25% percentile latency: "));
+  // Four digits, of which 16 steps of 0.5 ms make the first ones.
+  EXPECT_THAT(r.out,
+              ContainsRegex("^Avg latency: 0\\.0{1,2}[1-9][0-9]{0,3} seconds\n10% percentile "
+                            "latency: 0\\.0{1,2}[1-9][0-9]{0,3} seconds\n25% percentile"));
   const json::object out = json::parse(ReadText(folder_ / "out.json")).as_object();
   const auto latencies = json::value_to<std::vector<double>>(out.at("latencies"));
   ASSERT_EQ(latencies.size(), 3u);
