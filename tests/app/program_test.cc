@@ -45,8 +45,12 @@ TEST_F(ProgramTest, WrongCommandLinesAreOneLineAndTwo) {
 
 TEST_F(ProgramTest, WhatIsUnknownIsNamed) {
   for (const auto& [arguments, message] : std::vector<std::pair<std::string, std::string>>{
-           {"fly", "there is no command 'fly'"},
-           {"bench fly", "there is no command 'fly'"},
+           {"",
+            "spry: a command is missing; give one of bench, generate, chat, serve, inspect, "
+            "backends (see spry --help)"},
+           {"bench", "spry: a command is missing; give one of latency, throughput, overhead, "},
+           {"fly", "there is no command 'fly'; give one of bench, "},
+           {"bench fly", "there is no command 'fly'; give one of latency, "},
            {"-hf some/model", "there is no flag -hf"},
            {"serve -hf some/model", "there is no flag -hf"},
            {"generate m --fly 2", "there is no flag --fly (see spry generate --help)"},
