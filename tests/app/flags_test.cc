@@ -174,6 +174,8 @@ TEST(FlagsTest, WrongValuesAreRefusedByName) {
       {"--dtype", "fp32"},
       {"--kv-cache-dtype", "int3"},
       {"--threads", "0"},
+      {"--threads", "1025"},
+
       {"--max-model-len", "1"},
       {"--max-num-seqs", "-1"},
       {"--max-num-batched-tokens", "x"},

@@ -179,6 +179,42 @@ TEST_F(ProgramTest, AMissingModelIsOneLineAndOne) {
   }
 }
 
+// On one CPU, so that two threads are too many on any machine.
+TEST_F(ProgramTest, MoreThreadsThanCoresAreToldOrRefused) {
+  MakeModel("m");
+  WriteText(folder_ / "in.jsonl", "{\"prompt_token_ids\": [5], \"max_tokens\": 1}\n");
+  const std::string on_one_cpu =
+      "taskset -c $(taskset -pc $$ | sed 's/.*: //; s/[-,].*//') \"$SPRY\" ";
+  const std::string generate =
+      on_one_cpu + "generate m --load-format dummy --device cpu --input in.jsonl";
+  const ProgramResult two = Shell(generate + " --threads 2");
+  EXPECT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_THAT(two.err, HasSubstr(" warning --threads is more than the cores that this process may "
+                                 "use threads=2 cores=1\n"));
+  for (const char* threads : {"", " --threads 1"}) {
+    const ProgramResult one = Shell(generate + threads);
+    EXPECT_EQ(one.exit_code, 0) << one.err;
+    EXPECT_THAT(one.err, Not(HasSubstr("warning")));
+  }
+  EXPECT_THAT(Shell(on_one_cpu + "generate m --load-format dummy --device null --input in.jsonl "
+                                 "--threads 2")
+                  .err,
+              Not(HasSubstr("warning")));
+  const ProgramResult machine = Shell(on_one_cpu + "bench machine --threads 2");
+  EXPECT_EQ(machine.exit_code, 1);
+  EXPECT_EQ(machine.err,
+            "spry: --threads 2: this process may use 1 core, of which more threads measure nothing "
+            "more\n");
+}
+
+TEST_F(ProgramTest, AFolderWithoutWeightsNamesTheFlag) {
+  MakeModel("m");
+  EXPECT_THAT(Spry("generate m --prompt x --device null").err,
+              HasSubstr("m: no weights; expected "));
+  EXPECT_THAT(Spry("generate m --prompt x --device null").err,
+              HasSubstr("; --load-format dummy makes random ones\n"));
+}
+
 TEST_F(ProgramTest, APlanThatDoesNotFitNamesTheFlag) {
   MakeModel("m");
   const ProgramResult r = Spry(
