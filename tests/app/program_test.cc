@@ -152,22 +152,6 @@ TEST_F(ProgramTest, AFaultyChatTemplateIsNamed) {
   EXPECT_THAT(missing.err, HasSubstr("spry: --chat-template no.jinja cannot be opened: No such"));
 }
 
-TEST_F(ProgramTest, TheServersBenchmarksExplainThemselves) {
-  for (const std::string name :
-       {"first_token", "inter_token", "overload", "start_and_idle", "streams", "token_cost"}) {
-    const std::string script =
-        "/usr/bin/python3 -B '" SPRY_SOURCE_DIR "/bench/server/" + name + ".py' ";
-    const ProgramResult help = Shell(script + "--help");
-    EXPECT_EQ(help.exit_code, 0) << name << help.err;
-    EXPECT_THAT(help.out, StartsWith("usage: " + name)) << name;
-    for (const char* wrong : {"many", "0", "-1"}) {
-      const ProgramResult r = Shell(script + wrong);
-      EXPECT_EQ(r.exit_code, 2) << name << " " << wrong;
-      EXPECT_THAT(r.err, Not(HasSubstr("Traceback"))) << name << " " << wrong;
-    }
-  }
-}
-
 TEST_F(ProgramTest, AMissingModelIsOneLineAndOne) {
   for (const char* command :
        {"generate nowhere --prompt x", "bench latency nowhere", "inspect nowhere",
