@@ -1,6 +1,6 @@
 #include "device/cuda/attention_plan.h"
 
-#include "device/cuda/attention_tile.cuh"
+#include "device/cuda/block_reduce.cuh"
 #include "device/cuda/memory_plan.h"
 #include "device/cuda/overlap.cuh"
 #include "ops/attention/attention.h"
@@ -33,7 +33,7 @@ __device__ int32_t SumBefore(int32_t count, int32_t& all) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    PlanTilesKernel(QueryTile* tiles, int32_t most_tiles, int32_t per_tile, StepState state) {
+    PlanTilesKernel(QueryTile* tiles, int32_t most_tiles, TileSizes sizes, StepState state) {
   LetNextStart();
   AwaitPrevious();
   const auto thread = static_cast<int32_t>(threadIdx.x);
@@ -42,11 +42,12 @@ __global__ void __launch_bounds__(kThreads)
   for (int32_t first = 0; first < num_rows; first += kThreads) {
     const int32_t r = first + thread;
     const StagedRow row = r < num_rows ? state.rows[r] : StagedRow{};
+    const int32_t per_tile = sizes.Of(row.num_tokens);
     const int32_t count = (row.num_tokens + per_tile - 1) / per_tile;
     int32_t all = 0;
     const int32_t before = SumBefore(count, all);
     for (int32_t i = 0; i < count; ++i) {
-      tiles[planned + before + i] = {.first_token = row.query_start + i * per_tile,
+      tiles[planned + before + count - 1 - i] = {.first_token = row.query_start + i * per_tile,
                                      .num_tokens = min(per_tile, row.num_tokens - i * per_tile)};
     }
     planned += all;
@@ -115,14 +116,15 @@ bool PlansTiles(const Program& program, const OpRecord& attention) {
   return is_first || !uniform;
 }
 
-int32_t MostQueryTiles(int32_t tokens, int32_t rows, int32_t per_tile) {
-  return std::min(tokens, tokens / per_tile + rows);
+int32_t TileSizes::MostTiles(int32_t tokens, int32_t rows) const {
+  const int32_t most_few = std::max(1, (few_tokens + few_per_tile - 1) / few_per_tile);
+  return std::min(tokens, tokens / per_tile + rows * most_few);
 }
 
-void LaunchPlanTiles(QueryTile* tiles, int32_t most_tiles, int32_t per_tile, const StepState& state,
-                     const LaunchContext& context) {
+void LaunchPlanTiles(QueryTile* tiles, int32_t most_tiles, const TileSizes& sizes,
+                     const StepState& state, const LaunchContext& context) {
   LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, PlanTilesKernel, tiles,
-                   most_tiles, per_tile, state);
+                   most_tiles, sizes, state);
 }
 
 int64_t AttentionScratchBytes(const Program& program, const StepLimits& limits) {

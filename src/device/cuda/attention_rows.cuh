@@ -1,0 +1,205 @@
+// Attention of many query rows on tensor cores: a warp has 16 rows that share a KV head and walks
+// through the strands of a segment in order, so what it knows of them stays in its registers.
+//
+// Keys and values are in shared memory, a strand at a time. Scores are Q [16, D] by K^T [D, 8];
+// their accumulators are, as they lie, the operand P [16, 16] of the product with V [16, D]. The
+// order of a head's elements is free, the same for Q and K: a lane takes 8 that are neighbours. As
+// the maximum of a strand is known before its first output is, outputs are merged 16 elements at a
+// time.
+#pragma once
+
+#include "device/cuda/attention_merge.cuh"
+#include "device/cuda/normalize.cuh"
+
+namespace spry::cuda {
+
+inline constexpr int kWarpRows = 16;
+
+template <typename T, int kDim>
+struct StrandTiles {
+  KvTile<T, kDim> tiles[kStrandTiles];
+};
+
+// With g = lane / 4 and t = lane % 4 a lane has rows g and g + 8: outputs [2t, 2t + 1] of every 8.
+template <typename T, int kDim>
+struct WarpRows {
+  using Tile = KvTile<T, kDim>;
+  using Weights = uint4[kStrandTiles];
+
+  uint4 query[2][kDim / 32];
+  float segment[kDim / 8][4];
+  float total[kDim / 8][4];  // of the segments before
+  SoftmaxPart segment_part[2];
+  SoftmaxPart total_part[2];
+  int32_t ends[2];   // of what rows g and g + 8 see
+  int32_t shortest;  // end of what any row of the warp sees
+  int32_t longest;
+
+  // Null: a row of zeros.
+  __device__ void LoadQuery(int half, const T* row) {
+#pragma unroll
+    for (int c = 0; c < kDim / 32; ++c) {
+      query[half][c] = row == nullptr ? make_uint4(0, 0, 0, 0)
+                                      : *reinterpret_cast<const uint4*>(row + c * 32 + Quad() * 8);
+    }
+  }
+  __device__ void StartSegment() {
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) segment[n][e] = 0.0f;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) segment_part[h] = SoftmaxPart::Unseen();
+  }
+  __device__ void EndSegment(bool is_first) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      PartFactors factors{0.0f, 1.0f};
+      if (is_first) {
+        total_part[h] = segment_part[h];
+      } else {
+        factors = Append(total_part[h], segment_part[h]);
+      }
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          total[n][e] = is_first ? segment[n][e] : factors.Merged(total[n][e], segment[n][e]);
+        }
+      }
+    }
+  }
+
+  // The strand whose first tile is at `begin`: all four tiles, or those that a row of the warp sees.
+  __device__ void AddStrand(const StrandTiles<T, kDim>& strand, int32_t begin, float scale) {
+    const int tiles = min(kStrandTiles, (longest - begin + kStrandStep - 1) / kStrandStep);
+    if (tiles == kStrandTiles) {
+      Add<true>(strand, begin, tiles, scale);
+    } else if (tiles > 0) {
+      Add<false>(strand, begin, tiles, scale);
+    }
+  }
+
+  __device__ static int Lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
+  __device__ static int Group() { return Lane() / 4; }
+  __device__ static int Quad() { return Lane() % 4; }
+
+ private:
+  template <bool kAll>
+  __device__ void Add(const StrandTiles<T, kDim>& strand, int32_t begin, int tiles, float scale) {
+    float scores[kStrandTiles][2][4] = {};
+    Score<kAll>(strand, tiles, scores);
+    Mask<kAll>(begin, tiles, scores);
+    uint32_t weights[kStrandTiles][2][2] = {};  // [j][n][h]
+    PartFactors factors[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const SoftmaxPart part = Weigh<kAll>(h, tiles, scale, scores, weights);
+      factors[h] = Append(segment_part[h], part);
+    }
+    const int key = Lane() % 16;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; n += 2) {
+      const int chunk = (n + Lane() / 16) ^ Tile::Swizzle(key);
+      float outputs[2][4] = {};
+#pragma unroll
+      for (int j = 0; j < kStrandTiles; ++j) {
+        if (!kAll && j >= tiles) break;
+        const uint4 p = make_uint4(weights[j][0][0], weights[j][0][1], weights[j][1][0],
+                                   weights[j][1][1]);
+        uint32_t b[4];  // of 8 outputs, then of the next 8
+        LoadTransposed(b, &strand.tiles[j].values[key][chunk]);
+        Mma(T{}, outputs[0], p, b[0], b[1]);
+        Mma(T{}, outputs[1], p, b[2], b[3]);
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          segment[n + i][e] = factors[e / 2].Merged(segment[n + i][e], outputs[i][e]);
+        }
+      }
+    }
+  }
+
+  // [j][n][e]: keys n * 8 + 2t + e % 2 of tile j, of row g + e / 2 * 8.
+  template <bool kAll>
+  __device__ void Score(const StrandTiles<T, kDim>& strand, int tiles,
+                        float (&scores)[kStrandTiles][2][4]) const {
+#pragma unroll
+    for (int c = 0; c < kDim / 32; ++c) {
+      const uint4 low = query[0][c];
+      const uint4 high = query[1][c];
+#pragma unroll
+      for (int j = 0; j < kStrandTiles; ++j) {
+        if (!kAll && j >= tiles) break;
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const int key = n * 8 + Group();
+          const uint4 k = strand.tiles[j].keys[key][(c * 4 + Quad()) ^ Tile::Swizzle(key)];
+          Mma(T{}, scores[j][n], make_uint4(low.x, high.x, low.y, high.y), k.x, k.y);
+          Mma(T{}, scores[j][n], make_uint4(low.z, high.z, low.w, high.w), k.z, k.w);
+        }
+      }
+    }
+  }
+
+  template <bool kAll>
+  __device__ void Mask(int32_t begin, int tiles, float (&scores)[kStrandTiles][2][4]) const {
+    if (begin + (tiles - 1) * kStrandStep + kTileKeys <= shortest) return;
+#pragma unroll
+    for (int j = 0; j < kStrandTiles; ++j) {
+      if (!kAll && j >= tiles) break;
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int32_t position = begin + j * kStrandStep + n * 8 + 2 * Quad() + e % 2;
+          if (position >= ends[e / 2]) scores[j][n][e] = -INFINITY;
+        }
+      }
+    }
+  }
+
+  // The scores of rows g + 8 * h become weights.
+  template <bool kAll>
+  __device__ static SoftmaxPart Weigh(int h, int tiles, float scale,
+                                      float (&scores)[kStrandTiles][2][4],
+                                      uint32_t (&weights)[kStrandTiles][2][2]) {
+    using Pair = typename PairOf<T>::Type;
+    float largest = -INFINITY;
+#pragma unroll
+    for (int j = 0; j < kStrandTiles; ++j) {
+      if (!kAll && j >= tiles) break;
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        largest = fmaxf(largest, fmaxf(scores[j][n][2 * h], scores[j][n][2 * h + 1]));
+      }
+    }
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+    SoftmaxPart part{largest * scale, 0.0f};
+    const float subtracted = Finite(part.max);
+    float sums[2][2] = {};  // of keys n * 8 + 2t + e
+#pragma unroll
+    for (int j = 0; j < kStrandTiles; ++j) {
+      if (!kAll && j >= tiles) break;
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const float first = Exp2(fmaf(scores[j][n][2 * h], scale, -subtracted));
+        const float second = Exp2(fmaf(scores[j][n][2 * h + 1], scale, -subtracted));
+        sums[n][0] += first;
+        sums[n][1] += second;
+        const Pair pair = FromFloats(T{}, first, second);
+        weights[j][n][h] = *reinterpret_cast<const uint32_t*>(&pair);
+      }
+    }
+    part.sum = (sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]);
+    part.sum += __shfl_xor_sync(0xffffffffu, part.sum, 1);
+    part.sum += __shfl_xor_sync(0xffffffffu, part.sum, 2);
+    return part;
+  }
+};
+
+}  // namespace spry::cuda
