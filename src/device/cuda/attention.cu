@@ -39,9 +39,19 @@ template <int kDim>
 using FewShape = UnitShape<kDim, kFewRows, kBlockWarps>;
 
 template <typename T, int kDim>
-union Shared {
+struct ManyRowsSpace {
   StrandTiles<T, kDim> ring[kStages];
-  StrandSpace<kDim, kFewRows> space;
+  RowTotals<kDim, kBlockThreads> totals;
+};
+template <typename T, int kDim>
+struct FewRowsSpace {
+  StrandSpace<kDim, kFewRows> strands;
+  OwnKv<T> last;
+};
+template <typename T, int kDim>
+union Shared {
+  ManyRowsSpace<T, kDim> many;
+  FewRowsSpace<T, kDim> few;
 };
 
 // The query rows of a block: `heads` heads of each of `num_tokens` tokens of one request.
@@ -95,21 +105,23 @@ __device__ KvRows<T> KvOf(const AttentionArgs& args, const QueryRows& rows,
 
 template <typename T, int kDim>
 __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, const KvRows<T>& kv,
-                          StrandSpace<kDim, kFewRows>& space) {
+                          FewRowsSpace<T, kDim>& space) {
   using Shape = FewShape<kDim>;
   const int num_rows = rows.num_tokens * args.heads;
   WarpStrands<T, Shape> strands{
       .rows = {kv.keys, kv.value_distance, kv.block_table},
       .steps = {static_cast<uint32_t>(kv.block_elements / 8),
                 static_cast<uint32_t>(kv.block_shift)},
-      .ahead = {{.end = static_cast<uint32_t>(rows.End()), .segment_step = kKvSegment}}};
+      .walk = {.end = static_cast<uint32_t>(rows.End()), .segment_step = kKvSegment}};
   strands.Start(0);
   const T* last = kv.keys + kv.BlockOf(rows.End() - 1) * kv.block_elements +
                   ((rows.End() - 1) & ((1 << kv.block_shift) - 1)) * kDim;
+  space.last = {last, last + kv.value_distance};
+  __syncwarp();
   UnitWork<T, Shape> work{
       .query = Query<T, kDim>(
           QueryOf<T>(args, rows, min(LaneRows<T, kDim>::Group(), num_rows - 1))),
-      .own = {last, last + kv.value_distance},
+      .own = &space.last,
       .num_rows = num_rows,
       .shortest = static_cast<uint32_t>(rows.position + 1),
       .scale = args.scale_log2,
@@ -121,7 +133,7 @@ __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, cons
     work.ends[i] = rows.position + row / args.heads + 1;
   }
   RunUnit<T, Shape>(
-      strands, work, /*spread=*/false, space,
+      strands, work, /*spread=*/false, space.strands,
       [](int32_t, int, int, const SoftmaxPart&, const float4&) {},
       [&](int row, int d, float output) {
         OutputOf<T>(args, rows, row)[d] = FromFloat<T>(output);
@@ -161,7 +173,8 @@ struct RingFetch {
 
 template <typename T, int kDim>
 __device__ void AttendRows(const AttentionArgs& args, const QueryRows& rows, const KvRows<T>& kv,
-                           StrandTiles<T, kDim> (&ring)[kStages]) {
+                           ManyRowsSpace<T, kDim>& space) {
+  StrandTiles<T, kDim>(&ring)[kStages] = space.ring;
   const int32_t end = rows.End();
   RingFetch<T, kDim> fetch(kv, end);
 #pragma unroll
@@ -188,7 +201,10 @@ __device__ void AttendRows(const AttentionArgs& args, const QueryRows& rows, con
     fetch.Next(ring);
     if (turn % kStrands == 0) mine.StartSegment();
     mine.AddStrand(ring[turn % kStages], BeginOf(turn), args.scale_log2);
-    if (turn % kStrands == kStrands - 1 || turn == turns - 1) mine.EndSegment(turn < kStrands);
+    const bool is_last = turn == turns - 1;
+    if (turn % kStrands == kStrands - 1 || is_last) {
+      mine.EndSegment(turn < kStrands, is_last, space.totals);
+    }
   }
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -200,13 +216,13 @@ __device__ void AttendRows(const AttentionArgs& args, const QueryRows& rows, con
       using Pair = typename PairOf<T>::Type;
       const float sum = mine.total_part[h].sum;
       *reinterpret_cast<Pair*>(out + n * 8) =
-          FromFloats(T{}, mine.total[n][2 * h] / sum, mine.total[n][2 * h + 1] / sum);
+          FromFloats(T{}, mine.segment[n][2 * h] / sum, mine.segment[n][2 * h + 1] / sum);
     }
   }
 }
 
 template <typename T, int kDim>
-__global__ void __launch_bounds__(kBlockThreads, 1)
+__global__ void __launch_bounds__(kBlockThreads, kDim == 64 ? 2 : 1)
     AttentionKernel(const __grid_constant__ AttentionArgs args,
                     const __grid_constant__ StepState state) {
   LetNextStart();
@@ -223,9 +239,9 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   }
   const KvRows<T> kv = KvOf<T>(args, rows, state);
   if (num_rows <= kFewRows) {
-    AttendFew<T, kDim>(args, rows, kv, space.space);
+    AttendFew<T, kDim>(args, rows, kv, space.few);
   } else {
-    AttendRows<T, kDim>(args, rows, kv, space.ring);
+    AttendRows<T, kDim>(args, rows, kv, space.many);
   }
 }
 

@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
       .rows = {keys, cache.Value<T>(0, 0, kv_head) - keys, block_table},
       .steps = {static_cast<uint32_t>(cache.BlockElements() / 8),
                 static_cast<uint32_t>(args.block_shift)},
-      .ahead = {{.end = static_cast<uint32_t>(end), .segment_step = gridDim.z * kKvSegment}}};
+      .walk = {.end = static_cast<uint32_t>(end), .segment_step = gridDim.z * kKvSegment}};
   // All but the own token was written by steps before: it can be on its way while the projection
   // ends. Where another launch writes the cache, nothing is.
   if (writes_kv) strands.Start(first_segment);
@@ -132,8 +132,14 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
     }
     own = made;
   }
+  // Seldom used, so in shared memory, not in registers.
+  __shared__ OwnKv<T> lasts[Shape::kUnits];
+  __shared__ T* outs[Shape::kUnits];
+  lasts[Shape::Unit()] = own;
+  outs[Shape::Unit()] = out;
+  __syncwarp();
   UnitWork<T, Shape> work{.query = query,
-                          .own = own,
+                          .own = &lasts[Shape::Unit()],
                           .num_rows = heads,
                           .shortest = static_cast<uint32_t>(end),
                           .scale = args.scale_log2,
@@ -148,8 +154,10 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
       [&](int32_t segment, int head, int place, const SoftmaxPart& part, const float4& output) {
         StorePart(args, unit, segment, head, place, part, output);
       },
-      [&](int head, int d, float output) { out[head * kDim + d] = FromFloat<T>(output); });
-  if (spread) MergeParts<T, Shape>(args, unit, num_segments, out);
+      [&](int head, int d, float output) {
+        outs[Shape::Unit()][head * kDim + d] = FromFloat<T>(output);
+      });
+  if (spread) MergeParts<T, Shape>(args, unit, num_segments, outs[Shape::Unit()]);
 }
 
 template <typename T, typename Shape>

@@ -46,24 +46,6 @@ struct StrandWalk {
   }
 };
 
-// What a warp fetches, one after the other: the keys of a strand's tiles, then their values.
-template <typename Shape>
-struct PartWalk {
-  StrandWalk<Shape> strands;
-  uint32_t strand = 0;
-  uint32_t begin = 0;  // of the tile
-  bool values = false;
-
-  __device__ bool inside() const { return begin < strands.end; }
-  __device__ void Next() {
-    begin += kStrandStep;
-    if (begin < strands.end && strands.SegmentOf(begin) == strands.SegmentOf(strand)) return;
-    if (values) strand = strands.Next(strand);
-    values = !values;
-    begin = strand;
-  }
-};
-
 // Where the strands of a unit's segment become one.
 template <int kDim, int kRows>
 struct StrandSpace {
@@ -202,7 +184,7 @@ template <typename T, typename Shape>
 struct UnitWork {
   static constexpr int kMine = Shape::kRows == 1 ? 1 : 2;
   Query<T, Shape::kDim> query;
-  OwnKv<T> own;
+  const OwnKv<T>* own;  // in shared memory: seldom used
   int num_rows;
   uint32_t ends[kMine];  // of what this lane's rows see
   uint32_t shortest;     // end of what any row sees
@@ -211,108 +193,132 @@ struct UnitWork {
   int32_t segment_step;
 };
 
-// A warp on its way through its strands: `ahead` is what is fetched next, to `place`, two parts
-// after the one that is used next.
+// A warp on its way through its strands. A strand's parts are the keys of its tiles, then their
+// values; two parts are on their way at any time, the next strand's among them, and the place of
+// one is filled again as soon as it is used.
 template <typename T, typename Shape>
 struct WarpStrands {
   static constexpr int kDim = Shape::kDim;
-  static constexpr int kChunks = TileParts<T, kDim>::kChunks;
+  using Parts = TileParts<T, kDim>;
   LaneRows<T, kDim> rows;
   CacheSteps steps;
-  PartWalk<Shape> ahead;
+  StrandWalk<Shape> walk;
   uint32_t strand = 0;
-  TileParts<T, kDim> parts[2];
-  TilePlace place;
+  Parts parts[2];
+  TilePlace places[kStrandTiles];  // of the strand's tiles
 
   __device__ void Start(uint32_t segment) {
-    strand = ahead.strands.First(segment * kKvSegment);
-    ahead.strand = strand;
-    ahead.begin = strand;
-    if (!ahead.inside()) return;
-    Find();
-    const TilePlace first = place;
-    ahead.Next();
-    Find();
-    parts[0].Fetch(rows, first, /*values=*/false);
-    FetchNext(parts[1]);
+    strand = walk.First(segment * kKvSegment);
+    if (strand >= walk.end) return;
+    const int tiles = walk.NumTiles(strand);
+#pragma unroll
+    for (int j = 0; j < kStrandTiles; ++j) {
+      if (j < tiles) Find(places[j], strand, j);
+    }
+    parts[0].Fetch(rows, places[0], /*values=*/false);
+    if (tiles > 1) {
+      parts[1].Fetch(rows, places[1], /*values=*/false);
+    } else {
+      parts[1].Fetch(rows, places[0], /*values=*/true);
+    }
   }
 
   // The strands of one segment.
   __device__ void AddSegment(uint32_t segment, const UnitWork<T, Shape>& work,
                              StrandSpace<kDim, Shape::kRows>& space) {
-    const StrandWalk<Shape>& walk = ahead.strands;
 #pragma unroll 1
     while (strand < walk.end && walk.SegmentOf(strand) == segment) {
-      const int tiles = walk.NumTiles(strand);
-      StrandState<T, kDim, Shape::kRows> state;
-      float scores[kStrandTiles][4] = {};
-#pragma unroll
-      for (int j = 0; j < kStrandTiles; ++j) {
-        if (j < tiles) Score(parts[j % 2], LastOf(j), work, scores[j]);
+      switch (walk.NumTiles(strand)) {
+        case 1: AddStrand<1>(work, space); break;
+        case 2: AddStrand<2>(work, space); break;
+        case 3: AddStrand<3>(work, space); break;
+        default: AddStrand<kStrandTiles>(work, space);
       }
-      state.Weigh(scores, tiles, strand, work.ends, work.shortest, work.scale);
-      if (tiles % 2 == 0) {
-        AddValues<0>(tiles, work.own, state);
-      } else {
-        AddValues<1>(tiles, work.own, state);
-      }
-      space.Put(walk.StrandOf(strand), work.num_rows, state);
-      strand = walk.Next(strand);
     }
   }
 
  private:
-  // The last position, counted from the first of tile j.
-  __device__ int32_t LastOf(int j) const {
-    return static_cast<int32_t>(ahead.strands.end - 1 - strand) - j * kStrandStep;
+  __device__ void Find(TilePlace& place, uint32_t of, int j) const {
+    place.template Find<kDim>(rows.block_table, steps, of + j * kStrandStep, walk.end - 1);
   }
-  __device__ void Find() {
-    if (ahead.inside()) {
-      place.template Find<kDim>(rows.block_table, steps, ahead.begin, ahead.strands.end - 1);
+
+  // The strand after this one.
+  struct Following {
+    uint32_t strand;
+    int tiles;            // 0: there is none
+    TilePlace places[2];  // of its first two parts
+  };
+  __device__ Following FindFollowing() const {
+    Following next{.strand = walk.Next(strand)};
+    if (next.strand >= walk.end) return next;
+    next.tiles = walk.NumTiles(next.strand);
+    Find(next.places[0], next.strand, 0);
+    next.places[1] = next.places[0];
+    if (next.tiles > 1) Find(next.places[1], next.strand, 1);
+    return next;
+  }
+
+  // Starts [h][c] of the part that comes two after part i, in its place.
+  template <int kTiles>
+  __device__ void Refill(int i, const Following& next, int h, int c) {
+    Parts& place = parts[i % 2];
+    const int after = i + 2;
+    if (after < kTiles) {
+      place.Fetch(rows, places[after], /*values=*/false, h, c);
+    } else if (after < 2 * kTiles) {
+      place.Fetch(rows, places[after - kTiles], /*values=*/true, h, c);
+    } else if (next.tiles > 0) {
+      const bool values = after > 2 * kTiles && next.tiles == 1;
+      place.Fetch(rows, next.places[after - 2 * kTiles], values, h, c);
     }
   }
-  __device__ void FetchNext(TileParts<T, kDim>& part) {
-    if (ahead.inside()) part.Fetch(rows, place, ahead.values);
-    ahead.Next();
-    Find();
-  }
-  __device__ void Score(TileParts<T, kDim>& keys, int32_t last, const UnitWork<T, Shape>& work,
-                        float (&scores)[4]) {
-    if (last < kTileKeys) keys.PutLastKey(last, work.own.k);
+
+  template <int kTiles>
+  __device__ void AddStrand(const UnitWork<T, Shape>& work,
+                            StrandSpace<kDim, Shape::kRows>& space) {
+    const Following next = FindFollowing();
+    // The last position, counted from the first of the last tile.
+    const auto last =
+        static_cast<int32_t>(walk.end - 1 - strand) - (kTiles - 1) * kStrandStep;
+    StrandState<T, kDim, Shape::kRows> state;
+    float scores[kTiles][4] = {};
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      keys.Score(work.query.Chunk(c), c, scores);
-      if (!ahead.inside()) continue;
+    for (int j = 0; j < kTiles; ++j) {
+      Parts& keys = parts[j % 2];
+      if (j == kTiles - 1 && last < kTileKeys) keys.PutLastKey(last, work.own->k);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) keys.Fetch(rows, place, ahead.values, h, c);
+      for (int c = 0; c < Parts::kChunks; ++c) {
+        keys.Score(work.query.Chunk(c), c, scores[j]);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) Refill<kTiles>(j, next, h, c);
+      }
     }
-    ahead.Next();
-    Find();
-  }
-  // kFirst: where the first tile's values are.
-  template <int kFirst>
-  __device__ void AddValues(int tiles, const OwnKv<T>& own,
-                            StrandState<T, kDim, Shape::kRows>& state) {
-    constexpr int kWidth = kDim / 64;  // chunks of a value
+    state.Weigh(scores, strand, work.ends, work.shortest, work.scale);
 #pragma unroll
-    for (int j = 0; j < kStrandTiles; ++j) {
-      if (j >= tiles) break;
-      TileParts<T, kDim>& values = parts[(kFirst + j) % 2];
-      const int32_t last = LastOf(j);
-      if (last < kTileKeys) values.PutLastValue(last, own.v);
+    for (int j = 0; j < kTiles; ++j) {
+      Parts& values = parts[(kTiles + j) % 2];
+      if (j == kTiles - 1 && last < kTileKeys) values.PutLastValue(last, work.own->v);
+      if (j == (kTiles > 2 ? kTiles - 2 : 0)) {  // the places of this strand's last tiles are free
+#pragma unroll
+        for (int k = 2; k < kStrandTiles; ++k) {
+          if (k < next.tiles) Find(places[k], next.strand, k);
+        }
+      }
+      constexpr int kWidth = kDim / 64;  // chunks of a value
 #pragma unroll
       for (int c = 0; c < kWidth; ++c) {
         values.AddOutputs(c, state.weights[j], &state.output[c * 4]);
-        if (!ahead.inside()) continue;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) values.Fetch(rows, place, ahead.values, h, i * kWidth + c);
+          for (int i = 0; i < 2; ++i) Refill<kTiles>(kTiles + j, next, h, i * kWidth + c);
         }
       }
-      ahead.Next();
-      Find();
     }
+    space.Put(walk.StrandOf(strand), work.num_rows, state);
+    strand = next.strand;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) places[i] = next.places[i];
   }
 };
 
@@ -323,7 +329,7 @@ __device__ void RunUnit(WarpStrands<T, Shape>& strands, const UnitWork<T, Shape>
                         StrandSpace<Shape::kDim, Shape::kRows>& space, const StorePart& store_part,
                         const Store& store) {
   constexpr int kRuns = Shape::kDim / 4;
-  const auto end = static_cast<int32_t>(strands.ahead.strands.end);
+  const auto end = static_cast<int32_t>(strands.walk.end);
   for (int32_t segment = work.first_segment; segment * kKvSegment < end;
        segment += work.segment_step) {
     strands.AddSegment(segment, work, space);

@@ -20,15 +20,19 @@ struct StrandTiles {
   KvTile<T, kDim> tiles[kStrandTiles];
 };
 
+// Outputs of the segments before, each lane's own: of a block's threads, at once to all banks.
+template <int kDim, int kThreads>
+struct RowTotals {
+  float4 outputs[kDim / 8][kThreads];
+};
+
 // With g = lane / 4 and t = lane % 4 a lane has rows g and g + 8: outputs [2t, 2t + 1] of every 8.
 template <typename T, int kDim>
 struct WarpRows {
   using Tile = KvTile<T, kDim>;
-  using Weights = uint4[kStrandTiles];
 
   uint4 query[2][kDim / 32];
   float segment[kDim / 8][4];
-  float total[kDim / 8][4];  // of the segments before
   SoftmaxPart segment_part[2];
   SoftmaxPart total_part[2];
   int32_t ends[2];   // of what rows g and g + 8 see
@@ -52,22 +56,30 @@ struct WarpRows {
 #pragma unroll
     for (int h = 0; h < 2; ++h) segment_part[h] = SoftmaxPart::Unseen();
   }
-  __device__ void EndSegment(bool is_first) {
+  // Afterwards `segment` and `total_part` are of all segments so far.
+  template <int kThreads>
+  __device__ void EndSegment(bool is_first, bool is_last, RowTotals<kDim, kThreads>& totals) {
+    PartFactors factors[2];
+    if (is_first) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      PartFactors factors{0.0f, 1.0f};
-      if (is_first) {
-        total_part[h] = segment_part[h];
-      } else {
-        factors = Append(total_part[h], segment_part[h]);
-      }
+      for (int h = 0; h < 2; ++h) total_part[h] = segment_part[h];
+    } else {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) factors[h] = Append(total_part[h], segment_part[h]);
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-        for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          total[n][e] = is_first ? segment[n][e] : factors.Merged(total[n][e], segment[n][e]);
-        }
+        const float4 total = totals.outputs[n][threadIdx.x];
+        segment[n][0] = factors[0].Merged(total.x, segment[n][0]);
+        segment[n][1] = factors[0].Merged(total.y, segment[n][1]);
+        segment[n][2] = factors[1].Merged(total.z, segment[n][2]);
+        segment[n][3] = factors[1].Merged(total.w, segment[n][3]);
       }
+    }
+    if (is_last) return;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      totals.outputs[n][threadIdx.x] =
+          make_float4(segment[n][0], segment[n][1], segment[n][2], segment[n][3]);
     }
   }
 

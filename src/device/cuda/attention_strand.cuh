@@ -43,8 +43,8 @@ struct CacheSteps {
 // Where the keys and values of one request and KV head lie, for one lane.
 template <typename T, int kDim>
 struct LaneRows {
-  const T* keys;    // of block 0: this lane's chunk t of key g
-  const T* values;  // chunk g of value 2t
+  const T* keys;       // of block 0: this lane's chunk t of key g
+  int32_t to_values;   // from there to chunk g of value 2t
   const int32_t* block_table;
 
   __device__ static int Group() { return static_cast<int>(threadIdx.x) % kWarpThreads / 4; }
@@ -52,25 +52,31 @@ struct LaneRows {
 
   __device__ LaneRows(const T* first_key, int64_t value_distance, const int32_t* block_table)
       : keys(Pinned(first_key + Group() * kDim + Quad() * 8)),
-        values(Pinned(first_key + value_distance + 2 * Quad() * kDim + Group() * 8)),
+        to_values(static_cast<int32_t>(value_distance) + (2 * Quad() - Group()) * kDim +
+                  (Group() - Quad()) * 8),
         block_table(Pinned(block_table)) {}
 };
 
 // Where the two halves of a tile begin in the cache, in chunks of 8 elements from block 0 on. A
-// half has 8 positions, those of one block, the smallest of which hold 8. One that lies beyond the
-// last position is the last one's.
+// half has 8 positions, those of one block, the smallest of which hold 8. Where such a block would
+// lie beyond the last position it is the last one's.
 struct TilePlace {
   uint32_t halves[2];
 
   template <int kDim>
   __device__ void Find(const int32_t* block_table, const CacheSteps& steps, uint32_t begin,
                        uint32_t last) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const uint32_t first = min(begin + 8 * h, last);
-      halves[h] = block_table[first >> steps.block_shift] * steps.block_chunks +
-                  (first & ((1u << steps.block_shift) - 8)) * (kDim / 8);
-    }
+    halves[0] = Half<kDim>(block_table, steps, begin);
+    halves[1] = steps.block_shift == 3 ? Half<kDim>(block_table, steps, min(begin + 8, last))
+                                       : halves[0] + kDim;
+  }
+
+ private:
+  template <int kDim>
+  __device__ static uint32_t Half(const int32_t* block_table, const CacheSteps& steps,
+                                  uint32_t first) {
+    return block_table[first >> steps.block_shift] * steps.block_chunks +
+           (first & ((1u << steps.block_shift) - 8)) * (kDim / 8);
   }
 };
 
@@ -84,7 +90,7 @@ struct TileParts {
 
   __device__ void Fetch(const LaneRows<T, kDim>& rows, const TilePlace& place, bool values, int h,
                         int c) {
-    const T* from = (values ? rows.values : rows.keys) + uint64_t{place.halves[h]} * 8;
+    const T* from = rows.keys + uint64_t{place.halves[h]} * 8 + (values ? rows.to_values : 0);
     parts[h][c] = LoadOnce(from + c * (values ? 64 : 32));
   }
   __device__ void Fetch(const LaneRows<T, kDim>& rows, const TilePlace& place, bool values) {
@@ -165,13 +171,14 @@ struct StrandState {
 
   // The scores of its tiles become its softmax and weights. [j][e]: key g + e / 2 * 8 of tile j of
   // row 2t + e % 2. `begin`: the first tile's; `ends`: of what a row sees, none below `shortest`.
-  __device__ void Weigh(float (&scores)[kStrandTiles][4], int tiles, uint32_t begin,
-                        const uint32_t (&ends)[kMine], uint32_t shortest, float scale) {
+  template <int kTiles>
+  __device__ void Weigh(float (&scores)[kTiles][4], uint32_t begin, const uint32_t (&ends)[kMine],
+                        uint32_t shortest, float scale) {
     const int g = LaneRows<T, kDim>::Group();
 #pragma unroll
-    for (int j = 0; j < kStrandTiles; ++j) {
+    for (int j = 0; j < kTiles; ++j) {
       const uint32_t first = begin + j * kStrandStep;
-      if (j >= tiles || first + kTileKeys <= shortest) continue;
+      if (first + kTileKeys <= shortest) continue;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         if (first + g + e / 2 * 8 >= ends[e % kMine]) scores[j][e] = -INFINITY;
@@ -183,8 +190,8 @@ struct StrandState {
     for (int i = 0; i < kMine; ++i) {
       float largest = -INFINITY;
 #pragma unroll
-      for (int j = 0; j < kStrandTiles; ++j) {
-        if (j < tiles) largest = fmaxf(largest, fmaxf(scores[j][i], scores[j][2 + i]));
+      for (int j = 0; j < kTiles; ++j) {
+        largest = fmaxf(largest, fmaxf(scores[j][i], scores[j][2 + i]));
       }
 #pragma unroll
       for (int step = 4; step < kWarpThreads; step *= 2) {
@@ -195,8 +202,7 @@ struct StrandState {
       high[i] = 0.0f;
     }
 #pragma unroll
-    for (int j = 0; j < kStrandTiles; ++j) {
-      if (j >= tiles) break;
+    for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
       for (int e = 0; e < 2 * kMine; ++e) {
         const int i = e % kMine;
