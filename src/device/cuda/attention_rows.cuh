@@ -83,13 +83,14 @@ struct WarpRows {
     }
   }
 
-  // The strand whose first tile is at `begin`: all four tiles, or those that a row of the warp sees.
+  // The strand whose first tile is at `begin`: those of its tiles that a row of the warp sees.
   __device__ void AddStrand(const StrandTiles<T, kDim>& strand, int32_t begin, float scale) {
-    const int tiles = min(kStrandTiles, (longest - begin + kStrandStep - 1) / kStrandStep);
-    if (tiles == kStrandTiles) {
-      Add<true>(strand, begin, tiles, scale);
-    } else if (tiles > 0) {
-      Add<false>(strand, begin, tiles, scale);
+    if (begin >= longest) return;
+    switch (min(kStrandTiles, (longest - begin + kStrandStep - 1) / kStrandStep)) {
+      case 1: return Add<1>(strand, begin, scale);
+      case 2: return Add<2>(strand, begin, scale);
+      case 3: return Add<3>(strand, begin, scale);
+      default: return Add<kStrandTiles>(strand, begin, scale);
     }
   }
 
@@ -98,71 +99,113 @@ struct WarpRows {
   __device__ static int Quad() { return Lane() % 4; }
 
  private:
-  template <bool kAll>
-  __device__ void Add(const StrandTiles<T, kDim>& strand, int32_t begin, int tiles, float scale) {
-    float scores[kStrandTiles][2][4] = {};
-    Score<kAll>(strand, tiles, scores);
-    Mask<kAll>(begin, tiles, scores);
-    uint32_t weights[kStrandTiles][2][2] = {};  // [j][n][h]
+  // What is read from shared memory at once, for products whose sums are not each other's.
+  using KeyRun = uint4[2][2];       // of two tiles: keys g and g + 8
+  using ValueRun = uint32_t[2][4];  // of 32 outputs: operands of 16 each
+
+  template <int kTiles>
+  __device__ void Add(const StrandTiles<T, kDim>& strand, int32_t begin, float scale) {
+    float scores[kTiles][2][4] = {};
+    Score(strand, scores);
+    ValueRun values[2];
+    LoadValues(strand.tiles[0], 0, values[0]);
+    Mask(begin, scores);
+    uint32_t weights[kTiles][2][2];  // [j][n][h]
     PartFactors factors[2];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const SoftmaxPart part = Weigh<kAll>(h, tiles, scale, scores, weights);
-      factors[h] = Append(segment_part[h], part);
-    }
-    const int key = Lane() % 16;
+    for (int h = 0; h < 2; ++h) factors[h] = Append(segment_part[h], Weigh(h, scale, scores, weights));
 #pragma unroll
-    for (int n = 0; n < kDim / 8; n += 2) {
-      const int chunk = (n + Lane() / 16) ^ Tile::Swizzle(key);
-      float outputs[2][4] = {};
+    for (int n = 0; n < kDim / 32; ++n) {
+      float outputs[4][4] = {};
 #pragma unroll
-      for (int j = 0; j < kStrandTiles; ++j) {
-        if (!kAll && j >= tiles) break;
-        const uint4 p = make_uint4(weights[j][0][0], weights[j][0][1], weights[j][1][0],
-                                   weights[j][1][1]);
-        uint32_t b[4];  // of 8 outputs, then of the next 8
-        LoadTransposed(b, &strand.tiles[j].values[key][chunk]);
-        Mma(T{}, outputs[0], p, b[0], b[1]);
-        Mma(T{}, outputs[1], p, b[2], b[3]);
+      for (int j = 0; j < kTiles; ++j) {
+        const int step = n * kTiles + j;
+        const int next = step + 1;
+        if (next < kDim / 32 * kTiles) {
+          LoadValues(strand.tiles[next % kTiles], next / kTiles, values[next % 2]);
+        }
+        const uint4 p =
+            make_uint4(weights[j][0][0], weights[j][0][1], weights[j][1][0], weights[j][1][1]);
+        const ValueRun& b = values[step % 2];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          Mma(T{}, outputs[i], p, b[i / 2][i % 2 * 2], b[i / 2][i % 2 * 2 + 1]);
+        }
       }
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < 4; ++i) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          segment[n + i][e] = factors[e / 2].Merged(segment[n + i][e], outputs[i][e]);
+          float& sum = segment[n * 4 + i][e];
+          sum = factors[e / 2].Merged(sum, outputs[i][e]);
         }
+      }
+    }
+  }
+
+  // Of outputs [32 * n, 32 * n + 32).
+  __device__ static void LoadValues(const Tile& tile, int n, ValueRun& values) {
+    const int key = Lane() % 16;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int chunk = n * 4 + i * 2 + Lane() / 16;
+      LoadTransposed(values[i], &tile.values[key][chunk ^ Tile::Swizzle(key)]);
+    }
+  }
+  template <int kTiles>
+  __device__ static void LoadKeys(const StrandTiles<T, kDim>& strand, int j, int c, KeyRun& keys) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (j + i >= kTiles) continue;
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const int key = n * 8 + Group();
+        keys[i][n] = strand.tiles[j + i].keys[key][(c * 4 + Quad()) ^ Tile::Swizzle(key)];
       }
     }
   }
 
   // [j][n][e]: keys n * 8 + 2t + e % 2 of tile j, of row g + e / 2 * 8.
-  template <bool kAll>
-  __device__ void Score(const StrandTiles<T, kDim>& strand, int tiles,
-                        float (&scores)[kStrandTiles][2][4]) const {
+  template <int kTiles>
+  __device__ void Score(const StrandTiles<T, kDim>& strand, float (&scores)[kTiles][2][4]) const {
+    constexpr int kRuns = (kTiles + 1) / 2;
+    KeyRun keys[2];
+    LoadKeys<kTiles>(strand, 0, 0, keys[0]);
 #pragma unroll
     for (int c = 0; c < kDim / 32; ++c) {
       const uint4 low = query[0][c];
       const uint4 high = query[1][c];
 #pragma unroll
-      for (int j = 0; j < kStrandTiles; ++j) {
-        if (!kAll && j >= tiles) break;
+      for (int run = 0; run < kRuns; ++run) {
+        const int step = c * kRuns + run;
+        const int next = step + 1;
+        if (next < kDim / 32 * kRuns) {
+          LoadKeys<kTiles>(strand, next % kRuns * 2, next / kRuns, keys[next % 2]);
+        }
+        const KeyRun& k = keys[step % 2];
 #pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          const int key = n * 8 + Group();
-          const uint4 k = strand.tiles[j].keys[key][(c * 4 + Quad()) ^ Tile::Swizzle(key)];
-          Mma(T{}, scores[j][n], make_uint4(low.x, high.x, low.y, high.y), k.x, k.y);
-          Mma(T{}, scores[j][n], make_uint4(low.z, high.z, low.w, high.w), k.z, k.w);
+        for (int i = 0; i < 4; ++i) {
+          const int j = run * 2 + i / 2;
+          if (j >= kTiles) break;
+          const uint4& b = k[i / 2][i % 2];
+          Mma(T{}, scores[j][i % 2], make_uint4(low.x, high.x, low.y, high.y), b.x, b.y);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int j = run * 2 + i / 2;
+          if (j >= kTiles) break;
+          const uint4& b = k[i / 2][i % 2];
+          Mma(T{}, scores[j][i % 2], make_uint4(low.z, high.z, low.w, high.w), b.z, b.w);
         }
       }
     }
   }
 
-  template <bool kAll>
-  __device__ void Mask(int32_t begin, int tiles, float (&scores)[kStrandTiles][2][4]) const {
-    if (begin + (tiles - 1) * kStrandStep + kTileKeys <= shortest) return;
+  template <int kTiles>
+  __device__ void Mask(int32_t begin, float (&scores)[kTiles][2][4]) const {
+    if (begin + (kTiles - 1) * kStrandStep + kTileKeys <= shortest) return;
 #pragma unroll
-    for (int j = 0; j < kStrandTiles; ++j) {
-      if (!kAll && j >= tiles) break;
+    for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
 #pragma unroll
@@ -175,15 +218,13 @@ struct WarpRows {
   }
 
   // The scores of rows g + 8 * h become weights.
-  template <bool kAll>
-  __device__ static SoftmaxPart Weigh(int h, int tiles, float scale,
-                                      float (&scores)[kStrandTiles][2][4],
-                                      uint32_t (&weights)[kStrandTiles][2][2]) {
+  template <int kTiles>
+  __device__ static SoftmaxPart Weigh(int h, float scale, const float (&scores)[kTiles][2][4],
+                                      uint32_t (&weights)[kTiles][2][2]) {
     using Pair = typename PairOf<T>::Type;
     float largest = -INFINITY;
 #pragma unroll
-    for (int j = 0; j < kStrandTiles; ++j) {
-      if (!kAll && j >= tiles) break;
+    for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
         largest = fmaxf(largest, fmaxf(scores[j][n][2 * h], scores[j][n][2 * h + 1]));
@@ -195,8 +236,7 @@ struct WarpRows {
     const float subtracted = Finite(part.max);
     float sums[2][2] = {};  // of keys n * 8 + 2t + e
 #pragma unroll
-    for (int j = 0; j < kStrandTiles; ++j) {
-      if (!kAll && j >= tiles) break;
+    for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
         const float first = Exp2(fmaf(scores[j][n][2 * h], scale, -subtracted));
