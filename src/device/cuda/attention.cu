@@ -1,7 +1,7 @@
 // The attention backend "cuda": 16-bit KV, head sizes 64 and 128.
 //
 // Here is what a mixed step takes. A block computes the heads of a group of one KV head for some
-// tokens of one request: up to 128 query rows, of which each warp has 16 (attention_rows.cuh) and
+// tokens of one request: up to 64 query rows, of which each warp has 16 (attention_rows.cuh) and
 // all share the keys and values that come through a ring in shared memory, a strand at a time. A
 // block of 8 rows or fewer computes them like a unit of a decode step (attention_decode_unit.cuh),
 // its warps sharing the strands. All sums are taken in one order, that of attention_merge.cuh: it
@@ -24,16 +24,16 @@ struct AttentionArgs : DecodeArgs {
   bool plans_tiles = false;  // the first attention op of a step
 };
 
-constexpr int kBlockWarps = 8;
+constexpr int kBlockWarps = 4;
 constexpr int kBlockThreads = kBlockWarps * kWarpThreads;
 constexpr int kBlockRows = kBlockWarps * kWarpRows;
 constexpr int kFewRows = 8;  // that are computed like a unit of a decode step
 // Up to so many rows of a request are cut into blocks of kFewRows: as rows of one block they would
 // leave most of its warps idle, and the card.
 constexpr int kMostFewRows = 4 * kFewRows;
-constexpr int kStages = 3;  // strands in the ring
+constexpr int kStages = 2;  // strands in the ring
 
-static_assert(kBlockWarps == 2 * kStrandTiles);  // half a tile of a strand for each to fetch
+static_assert(kBlockWarps == kStrandTiles);  // a tile of a strand for each to fetch
 
 template <int kDim>
 using FewShape = UnitShape<kDim, kFewRows, kBlockWarps>;
@@ -145,25 +145,28 @@ __device__ int32_t BeginOf(int turn) {
   return turn / kStrands * kKvSegment + turn % kStrands * kTileKeys;
 }
 
-// Strands on their way to the ring. Each warp fetches half a tile of them.
+// Strands on their way to the ring. Each warp fetches one of their tiles.
 template <typename T, int kDim>
 struct RingFetch {
   KvRows<T> kv;
   int32_t end;
   int turn = 0;
-  int32_t block = 0;  // of the next half
+  int32_t low_block;  // of the halves of the next tile
+  int32_t high_block;
 
   __device__ RingFetch(const KvRows<T>& kv, int32_t end) : kv(kv), end(end) { Find(); }
 
   __device__ static int Warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
-  __device__ int32_t TileBegin() const { return BeginOf(turn) + Warp() / 2 * kStrandStep; }
-  __device__ int32_t Begin() const { return TileBegin() + Warp() % 2 * kTileKeys / 2; }
+  __device__ int32_t Begin() const { return BeginOf(turn) + Warp() * kStrandStep; }
   __device__ void Find() {
-    if (Begin() < end) block = kv.BlockOf(Begin());
+    low_block = kv.BlockOf(min(Begin(), end - 1));
+    high_block = kv.BlockOf(min(Begin() + kTileKeys / 2, end - 1));
   }
   __device__ void Next(StrandTiles<T, kDim> (&ring)[kStages]) {
-    if (TileBegin() < end) {
-      ring[turn % kStages].tiles[Warp() / 2].FetchHalf(Warp() % 2, kv, block, Begin(), end);
+    if (Begin() < end) {
+      KvTile<T, kDim>& tile = ring[turn % kStages].tiles[Warp()];
+      tile.FetchHalf(0, kv, low_block, Begin(), end);
+      tile.FetchHalf(1, kv, high_block, Begin() + kTileKeys / 2, end);
     }
     asm volatile("cp.async.commit_group;");
     ++turn;
@@ -222,7 +225,7 @@ __device__ void AttendRows(const AttentionArgs& args, const QueryRows& rows, con
 }
 
 template <typename T, int kDim>
-__global__ void __launch_bounds__(kBlockThreads, kDim == 64 ? 2 : 1)
+__global__ void __launch_bounds__(kBlockThreads, kDim == 64 ? 3 : 2)
     AttentionKernel(const __grid_constant__ AttentionArgs args,
                     const __grid_constant__ StepState state) {
   LetNextStart();
@@ -251,13 +254,15 @@ void LaunchAttention(const void* kept, const StepState& state, const LaunchConte
   const LaunchShape& shape = context.shape;
   if (shape.decode) return LaunchDecode<T>(args, state, context);
   if (args.write_kv.launch != nullptr) args.write_kv.launch(args.write_kv.args, state, context);
-  const TileSizes sizes{.per_tile = kBlockRows / args.heads,
-                        .few_tokens = kMostFewRows / args.heads,
-                        .few_per_tile = kFewRows / args.heads};
+  TileSizes sizes{.per_tile = kBlockRows / args.heads, .few_per_tile = kFewRows / args.heads};
+  const int32_t head_blocks = args.cache.num_kv_heads * args.head_blocks;
+  // Only where a step is so small: many blocks keep the card busy however few of their rows work.
+  const bool is_small = shape.tokens / sizes.few_per_tile * head_blocks <= 4 * context.processors;
+  sizes.few_tokens = (is_small ? kMostFewRows : kFewRows) / args.heads;
   const int32_t tiles = sizes.MostTiles(shape.tokens, shape.rows);
   if (args.plans_tiles) LaunchPlanTiles(args.scratch.tiles, tiles, sizes, state, context);
   LaunchOverlapped(context,
-                   {.blocks = dim3(args.cache.num_kv_heads * args.head_blocks, tiles),
+                   {.blocks = dim3(head_blocks, tiles),
                     .threads = kBlockThreads,
                     .shared_bytes = sizeof(Shared<T, kDim>)},
                    AttentionKernel<T, kDim>, args, state);
