@@ -54,42 +54,32 @@ union Shared {
   FewRowsSpace<T, kDim> few;
 };
 
-// The query rows of a block: `heads` heads of each of `num_tokens` tokens of one request.
+// The query rows of a block: `heads` heads of each of a tile's tokens.
 struct QueryRows {
-  int32_t first_token = 0;
-  int32_t num_tokens = 0;
+  QueryTile tile;
   int32_t kv_head = 0;
   int32_t first_head = 0;
-  int32_t row = -1;      // the request's permanent row; below 0: padding
-  int32_t position = 0;  // of the first token
-
-  __device__ int32_t End() const { return position + num_tokens; }
 };
 
 template <typename T>
 __device__ const T* QueryOf(const AttentionArgs& args, const QueryRows& rows, int row) {
   return reinterpret_cast<const T*>(args.q.data) +
-         (rows.first_token + row / args.heads) * args.q.stride +
+         (rows.tile.first_token + row / args.heads) * args.q.stride +
          (rows.first_head + row % args.heads) * args.cache.head_dim;
 }
 
 template <typename T>
 __device__ T* OutputOf(const AttentionArgs& args, const QueryRows& rows, int row) {
   return reinterpret_cast<T*>(args.out.data) +
-         (rows.first_token + row / args.heads) * args.out.stride +
+         (rows.tile.first_token + row / args.heads) * args.out.stride +
          (rows.first_head + row % args.heads) * args.cache.head_dim;
 }
 
-__device__ QueryRows RowsOfBlock(const AttentionArgs& args, const StepState& state) {
+__device__ QueryRows RowsOfBlock(const AttentionArgs& args) {
   const auto x = static_cast<int32_t>(blockIdx.x);
-  QueryRows rows{.kv_head = x / args.head_blocks, .first_head = x * args.heads};
-  const QueryTile tile = args.scratch.tiles[blockIdx.y];
-  if (tile.num_tokens == 0) return rows;
-  rows.first_token = tile.first_token;
-  rows.num_tokens = tile.num_tokens;
-  rows.row = state.token_slots[rows.first_token];
-  rows.position = state.positions[rows.first_token];
-  return rows;
+  return {.tile = args.scratch.tiles[blockIdx.y],
+          .kv_head = x / args.head_blocks,
+          .first_head = x * args.heads};
 }
 
 template <typename T>
@@ -99,7 +89,7 @@ __device__ KvRows<T> KvOf(const AttentionArgs& args, const QueryRows& rows,
   return {.keys = keys,
           .value_distance = args.cache.Value<T>(0, 0, rows.kv_head) - keys,
           .block_elements = args.cache.BlockElements(),
-          .block_table = state.block_tables + int64_t{rows.row} * args.cache.max_blocks_per_row,
+          .block_table = state.block_tables + int64_t{rows.tile.row} * args.cache.max_blocks_per_row,
           .block_shift = args.block_shift};
 }
 
@@ -107,15 +97,15 @@ template <typename T, int kDim>
 __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, const KvRows<T>& kv,
                           FewRowsSpace<T, kDim>& space) {
   using Shape = FewShape<kDim>;
-  const int num_rows = rows.num_tokens * args.heads;
+  const int num_rows = rows.tile.num_tokens * args.heads;
   WarpStrands<T, Shape> strands{
       .rows = {kv.keys, kv.value_distance, kv.block_table},
       .steps = {static_cast<uint32_t>(kv.block_elements / 8),
                 static_cast<uint32_t>(kv.block_shift)},
-      .walk = {.end = static_cast<uint32_t>(rows.End()), .segment_step = kKvSegment}};
+      .walk = {.end = static_cast<uint32_t>(rows.tile.End()), .segment_step = kKvSegment}};
   strands.Start(0);
-  const T* last = kv.keys + kv.BlockOf(rows.End() - 1) * kv.block_elements +
-                  ((rows.End() - 1) & ((1 << kv.block_shift) - 1)) * kDim;
+  const T* last = kv.keys + kv.BlockOf(rows.tile.End() - 1) * kv.block_elements +
+                  ((rows.tile.End() - 1) & ((1 << kv.block_shift) - 1)) * kDim;
   space.last = {last, last + kv.value_distance};
   __syncwarp();
   UnitWork<T, Shape> work{
@@ -123,14 +113,14 @@ __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, cons
           QueryOf<T>(args, rows, min(LaneRows<T, kDim>::Group(), num_rows - 1))),
       .own = &space.last,
       .num_rows = num_rows,
-      .shortest = static_cast<uint32_t>(rows.position + 1),
+      .shortest = static_cast<uint32_t>(rows.tile.position + 1),
       .scale = args.scale_log2,
       .first_segment = 0,
       .segment_step = 1};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int row = min(2 * LaneRows<T, kDim>::Quad() + i, num_rows - 1);
-    work.ends[i] = rows.position + row / args.heads + 1;
+    work.ends[i] = rows.tile.position + row / args.heads + 1;
   }
   RunUnit<T, Shape>(
       strands, work, /*spread=*/false, space.strands,
@@ -178,21 +168,21 @@ template <typename T, int kDim>
 __device__ void AttendRows(const AttentionArgs& args, const QueryRows& rows, const KvRows<T>& kv,
                            ManyRowsSpace<T, kDim>& space) {
   StrandTiles<T, kDim>(&ring)[kStages] = space.ring;
-  const int32_t end = rows.End();
+  const int32_t end = rows.tile.End();
   RingFetch<T, kDim> fetch(kv, end);
 #pragma unroll
   for (int i = 0; i < kStages - 1; ++i) fetch.Next(ring);
-  const int num_rows = rows.num_tokens * args.heads;
+  const int num_rows = rows.tile.num_tokens * args.heads;
   const int first_row = static_cast<int>(threadIdx.x) / kWarpThreads * kWarpRows;
   WarpRows<T, kDim> mine;
-  mine.shortest = rows.position + first_row / args.heads + 1;
+  mine.shortest = rows.tile.position + first_row / args.heads + 1;
   const int last_row = min(first_row + kWarpRows, num_rows) - 1;
-  mine.longest = first_row < num_rows ? rows.position + last_row / args.heads + 1 : 0;
+  mine.longest = first_row < num_rows ? rows.tile.position + last_row / args.heads + 1 : 0;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + WarpRows<T, kDim>::Group() + 8 * h;
     mine.LoadQuery(h, row < num_rows ? QueryOf<T>(args, rows, row) : nullptr);
-    mine.ends[h] = row < num_rows ? rows.position + row / args.heads + 1 : 0;
+    mine.ends[h] = row < num_rows ? rows.tile.position + row / args.heads + 1 : 0;
   }
   const int last_segment = (end - 1) / kKvSegment;
   const int last_strands = (end - last_segment * kKvSegment + kTileKeys - 1) / kTileKeys;
@@ -213,13 +203,13 @@ __device__ void AttendRows(const AttentionArgs& args, const QueryRows& rows, con
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + WarpRows<T, kDim>::Group() + 8 * h;
     if (row >= num_rows) continue;
+    const float share = 1.0f / mine.total_part[h].sum;
     T* out = OutputOf<T>(args, rows, row) + 2 * WarpRows<T, kDim>::Quad();
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       using Pair = typename PairOf<T>::Type;
-      const float sum = mine.total_part[h].sum;
-      *reinterpret_cast<Pair*>(out + n * 8) =
-          FromFloats(T{}, mine.segment[n][2 * h] / sum, mine.segment[n][2 * h + 1] / sum);
+      *reinterpret_cast<Pair*>(out + n * 8) = FromFloats(T{}, mine.segment[n][2 * h] * share,
+                                                         mine.segment[n][2 * h + 1] * share);
     }
   }
 }
@@ -232,9 +222,9 @@ __global__ void __launch_bounds__(kBlockThreads, kDim == 64 ? 3 : 2)
   extern __shared__ __align__(16) std::byte shared[];
   auto& space = *reinterpret_cast<Shared<T, kDim>*>(shared);
   AwaitPrevious();  // tiles and keys are of this step
-  const QueryRows rows = RowsOfBlock(args, state);
-  const int num_rows = rows.num_tokens * args.heads;
-  if (rows.row < 0) {
+  const QueryRows rows = RowsOfBlock(args);
+  const int num_rows = rows.tile.num_tokens * args.heads;
+  if (rows.tile.row < 0) {
     for (int i = static_cast<int>(threadIdx.x); i < num_rows * kDim; i += kBlockThreads) {
       OutputOf<T>(args, rows, i / kDim)[i % kDim] = FromFloat<T>(0.0f);
     }

@@ -75,8 +75,9 @@ __device__ void MergeParts(const DecodeArgs& args, int32_t unit, int32_t num_seg
     }
     using Space = StrandSpace<kDim, Shape::kRows>;
     T* head = out + i / kDim * kDim;
-    head[Space::ElementOf(i % kDim)] = FromFloat<T>(total.x / merged.sum);
-    head[Space::ElementOf(i % kDim + 1)] = FromFloat<T>(total.y / merged.sum);
+    const float share = 1.0f / merged.sum;
+    head[Space::ElementOf(i % kDim)] = FromFloat<T>(total.x * share);
+    head[Space::ElementOf(i % kDim + 1)] = FromFloat<T>(total.y * share);
   }
 }
 
@@ -95,7 +96,10 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   const int32_t position = state.positions[t];
   const int32_t end = row < 0 ? 0 : position + 1;
   const int32_t num_segments = (end + kKvSegment - 1) / kKvSegment;
-  const auto first_segment = static_cast<int32_t>(blockIdx.z);
+  // Segments are spread over blocks only where all warps of a block have one unit.
+  constexpr bool kSpreads = Shape::kWarps == kStrands;
+  const int32_t first_segment = kSpreads ? static_cast<int32_t>(blockIdx.z) : 0;
+  const int32_t segment_step = kSpreads ? static_cast<int32_t>(gridDim.z) : 1;
   const KvCache& cache = args.cache;
   const T* keys = cache.Key<T>(0, 0, kv_head);
   const int32_t* block_table = state.block_tables + int64_t{max(row, 0)} * cache.max_blocks_per_row;
@@ -103,7 +107,8 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
       .rows = {keys, cache.Value<T>(0, 0, kv_head) - keys, block_table},
       .steps = {static_cast<uint32_t>(cache.BlockElements() / 8),
                 static_cast<uint32_t>(args.block_shift)},
-      .walk = {.end = static_cast<uint32_t>(end), .segment_step = gridDim.z * kKvSegment}};
+      .walk = {.end = static_cast<uint32_t>(end),
+               .segment_step = static_cast<uint32_t>(segment_step) * kKvSegment}};
   // All but the own token was written by steps before: it can be on its way while the projection
   // ends. Where another launch writes the cache, nothing is.
   if (writes_kv) strands.Start(first_segment);
@@ -144,10 +149,10 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
                           .shortest = static_cast<uint32_t>(end),
                           .scale = args.scale_log2,
                           .first_segment = first_segment,
-                          .segment_step = static_cast<int32_t>(gridDim.z)};
+                          .segment_step = segment_step};
   for (uint32_t& row_end : work.ends) row_end = end;
   __shared__ StrandSpace<kDim, Shape::kRows> spaces[Shape::kUnits];
-  const bool spread = Shape::kWarps == kStrands && gridDim.z > 1 && num_segments > 1;
+  const bool spread = kSpreads && segment_step > 1 && num_segments > 1;
   const auto unit = static_cast<int32_t>(blockIdx.x * gridDim.y + blockIdx.y);
   RunUnit<T, Shape>(
       strands, work, spread, spaces[Shape::Unit()],

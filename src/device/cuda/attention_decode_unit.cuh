@@ -15,8 +15,8 @@ template <int kDim_, int kRows_, int kWarps_>
 struct UnitShape : Units<kWarps_, kRows_ == 1 ? std::max(kWarps_, 4) : kWarps_> {
   static constexpr int kDim = kDim_;
   static constexpr int kRows = kRows_;  // at most
-  // Warps of a multiprocessor: more leave registers for less than a tile.
-  static constexpr int kPerProcessor = kDim == 64 ? 16 : 8;
+  // Warps of a multiprocessor: more leave registers for less than two parts of a strand.
+  static constexpr int kPerProcessor = kDim == 128 ? 8 : kWarps_ == 1 ? 12 : 16;
   static constexpr int kMinBlocks = kPerProcessor / UnitShape::kBlockWarps;
 };
 
@@ -353,11 +353,11 @@ __device__ void RunUnit(WarpStrands<T, Shape>& strands, const UnitWork<T, Shape>
         *reinterpret_cast<float4*>(&space.total[row][place]) = output;
         continue;
       }
-      const float sum = space.running[row].sum;
-      store(row, space.ElementOf(place), output.x / sum);
-      store(row, space.ElementOf(place + 1), output.y / sum);
-      store(row, space.ElementOf(place + 2), output.z / sum);
-      store(row, space.ElementOf(place + 3), output.w / sum);
+      const float share = 1.0f / space.running[row].sum;
+      store(row, space.ElementOf(place), output.x * share);
+      store(row, space.ElementOf(place + 1), output.y * share);
+      store(row, space.ElementOf(place + 2), output.z * share);
+      store(row, space.ElementOf(place + 3), output.w * share);
     }
     if (!is_last) Shape::Sync();  // the space is used again
   }

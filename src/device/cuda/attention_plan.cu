@@ -47,8 +47,12 @@ __global__ void __launch_bounds__(kThreads)
     int32_t all = 0;
     const int32_t before = SumBefore(count, all);
     for (int32_t i = 0; i < count; ++i) {
-      tiles[planned + before + count - 1 - i] = {.first_token = row.query_start + i * per_tile,
-                                     .num_tokens = min(per_tile, row.num_tokens - i * per_tile)};
+      const int32_t first = i * per_tile;
+      tiles[planned + before + count - 1 - i] = {
+          .first_token = row.query_start + first,
+          .num_tokens = min(per_tile, row.num_tokens - first),
+          .row = row.live ? row.row : -1,
+          .position = row.start + first};
     }
     planned += all;
   }

@@ -16,9 +16,13 @@ namespace spry::cuda {
 struct LaunchContext;
 
 // Tokens of one request that a block of a mixed step takes together. None: no work.
-struct QueryTile {
+struct alignas(16) QueryTile {
   int32_t first_token = 0;
   int32_t num_tokens = 0;
+  int32_t row = -1;      // the request's permanent row; below 0: padding
+  int32_t position = 0;  // of the first token
+
+  SPRY_HOST_DEVICE int32_t End() const { return position + num_tokens; }
 };
 
 struct AttentionScratch {
