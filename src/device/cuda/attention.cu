@@ -86,11 +86,12 @@ template <typename T>
 __device__ KvRows<T> KvOf(const AttentionArgs& args, const QueryRows& rows,
                           const StepState& state) {
   const T* keys = args.cache.Key<T>(0, 0, rows.kv_head);
-  return {.keys = keys,
-          .value_distance = args.cache.Value<T>(0, 0, rows.kv_head) - keys,
-          .block_elements = args.cache.BlockElements(),
-          .block_table = state.block_tables + int64_t{rows.tile.row} * args.cache.max_blocks_per_row,
-          .block_shift = args.block_shift};
+  return {
+      .keys = keys,
+      .value_distance = args.cache.Value<T>(0, 0, rows.kv_head) - keys,
+      .block_elements = args.cache.BlockElements(),
+      .block_table = state.block_tables + int64_t{rows.tile.row} * args.cache.max_blocks_per_row,
+      .block_shift = args.block_shift};
 }
 
 template <typename T, int kDim>
@@ -108,15 +109,14 @@ __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, cons
                   ((rows.tile.End() - 1) & ((1 << kv.block_shift) - 1)) * kDim;
   space.last = {last, last + kv.value_distance};
   __syncwarp();
-  UnitWork<T, Shape> work{
-      .query = Query<T, kDim>(
-          QueryOf<T>(args, rows, min(LaneRows<T, kDim>::Group(), num_rows - 1))),
-      .own = &space.last,
-      .num_rows = num_rows,
-      .shortest = static_cast<uint32_t>(rows.tile.position + 1),
-      .scale = args.scale_log2,
-      .first_segment = 0,
-      .segment_step = 1};
+  UnitWork<T, Shape> work{.query = Query<T, kDim>(QueryOf<T>(
+                              args, rows, min(LaneRows<T, kDim>::Group(), num_rows - 1))),
+                          .own = &space.last,
+                          .num_rows = num_rows,
+                          .shortest = static_cast<uint32_t>(rows.tile.position + 1),
+                          .scale = args.scale_log2,
+                          .first_segment = 0,
+                          .segment_step = 1};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int row = min(2 * LaneRows<T, kDim>::Quad() + i, num_rows - 1);
@@ -208,8 +208,8 @@ __device__ void AttendRows(const AttentionArgs& args, const QueryRows& rows, con
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       using Pair = typename PairOf<T>::Type;
-      *reinterpret_cast<Pair*>(out + n * 8) = FromFloats(T{}, mine.segment[n][2 * h] * share,
-                                                         mine.segment[n][2 * h + 1] * share);
+      *reinterpret_cast<Pair*>(out + n * 8) =
+          FromFloats(T{}, mine.segment[n][2 * h] * share, mine.segment[n][2 * h + 1] * share);
     }
   }
 }
@@ -270,6 +270,9 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
   AttentionArgs args;
   SPRY_ASSIGN_OR_RETURN(static_cast<AttentionInputs&>(args),
                         BindAttentionInputs(op, context, "cuda"));
+  if (!(args.scale > 0.0f)) {  // the largest product is taken for the largest score
+    return Unimplemented("attention backend cuda: scale must be above 0; use cuda-reference");
+  }
   args.scale_log2 = args.scale * kLog2E;
   args.heads = HeadsOfBlock(args.group);
   args.head_blocks = args.group / args.heads;

@@ -278,8 +278,7 @@ struct WarpStrands {
                             StrandSpace<kDim, Shape::kRows>& space) {
     const Following next = FindFollowing();
     // The last position, counted from the first of the last tile.
-    const auto last =
-        static_cast<int32_t>(walk.end - 1 - strand) - (kTiles - 1) * kStrandStep;
+    const auto last = static_cast<int32_t>(walk.end - 1 - strand) - (kTiles - 1) * kStrandStep;
     StrandState<T, kDim, Shape::kRows> state;
     float scores[kTiles][4] = {};
 #pragma unroll

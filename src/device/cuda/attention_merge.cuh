@@ -13,7 +13,7 @@
 
 namespace spry::cuda {
 
-inline constexpr int kStrandStep = kStrands * kTileKeys;          // positions
+inline constexpr int kStrandStep = kStrands * kTileKeys;       // positions
 inline constexpr int kStrandTiles = kKvSegment / kStrandStep;  // at most
 
 __device__ inline float Exp2(float x) {

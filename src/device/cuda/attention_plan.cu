@@ -1,5 +1,7 @@
 #include "device/cuda/attention_plan.h"
 
+#include <optional>
+
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/memory_plan.h"
 #include "device/cuda/overlap.cuh"
@@ -105,19 +107,13 @@ int32_t HeadsOfBlock(int32_t group) {
 
 bool PlansTiles(const Program& program, const OpRecord& attention) {
   const AttentionParams& params = attention.params.As<AttentionParams>();
-  bool is_first = true;
-  int32_t first_heads = 0;
-  ForAttentions(program, [&](const AttentionParams& other) {
-    if (first_heads == 0) {
-      first_heads = HeadsOfBlock(GroupOf(other));
-      is_first = other.layer == params.layer;
-    }
-  });
+  std::optional<AttentionParams> first;
   bool uniform = true;
   ForAttentions(program, [&](const AttentionParams& other) {
-    uniform &= HeadsOfBlock(GroupOf(other)) == first_heads;
+    if (!first) first = other;
+    uniform &= other.num_heads == first->num_heads && other.num_kv_heads == first->num_kv_heads;
   });
-  return is_first || !uniform;
+  return first->layer == params.layer || !uniform;
 }
 
 int32_t TileSizes::MostTiles(int32_t tokens, int32_t rows) const {

@@ -113,7 +113,9 @@ struct WarpRows {
     uint32_t weights[kTiles][2][2];  // [j][n][h]
     PartFactors factors[2];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) factors[h] = Append(segment_part[h], Weigh(h, scale, scores, weights));
+    for (int h = 0; h < 2; ++h) {
+      factors[h] = Append(segment_part[h], Weigh(h, scale, scores, weights));
+    }
 #pragma unroll
     for (int n = 0; n < kDim / 32; ++n) {
       float outputs[4][4] = {};

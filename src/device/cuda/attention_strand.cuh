@@ -43,8 +43,8 @@ struct CacheSteps {
 // Where the keys and values of one request and KV head lie, for one lane.
 template <typename T, int kDim>
 struct LaneRows {
-  const T* keys;       // of block 0: this lane's chunk t of key g
-  int32_t to_values;   // from there to chunk g of value 2t
+  const T* keys;      // of block 0: this lane's chunk t of key g
+  int32_t to_values;  // from there to chunk g of value 2t
   const int32_t* block_table;
 
   __device__ static int Group() { return static_cast<int>(threadIdx.x) % kWarpThreads / 4; }
@@ -136,8 +136,8 @@ struct TileParts {
 #pragma unroll
       for (int i = 0; i < kChunks; ++i) {
         if (2 * LaneRows<T, kDim>::Quad() + i / kWidth + 8 * h < last) continue;
-        parts[h][i] = *reinterpret_cast<const uint4*>(v + i % kWidth * 64 +
-                                                      LaneRows<T, kDim>::Group() * 8);
+        parts[h][i] =
+            *reinterpret_cast<const uint4*>(v + i % kWidth * 64 + LaneRows<T, kDim>::Group() * 8);
       }
     }
   }
