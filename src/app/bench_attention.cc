@@ -160,6 +160,7 @@ void AddShapeFlags(CLI::App& parser, AttentionFlags& flags) {
   const char* group = "Benchmark";
   constexpr int kMostHeads = 1024, kMostHeadDim = 1024;
   constexpr int kMinBlockSize = 8, kMaxBlockSize = 256;
+  constexpr double kMostPeerUs = 1e9;
   AddSizePairs(parser, "--decode", flags.decode, "Rows x context [1x1024,8x160,8x1024,64x1024]")
       ->group(group);
   AddSizePairs(parser, "--prefill", flags.prefill, "Prompts x tokens [1x512,8x512]")->group(group);
@@ -188,6 +189,7 @@ void AddShapeFlags(CLI::App& parser, AttentionFlags& flags) {
   parser
       .add_option("--peer-us", flags.peer_us,
                   "Another implementation's microseconds, by shape, to print beside")
+      ->check(Between(0.0, kMostPeerUs))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST")

@@ -6,10 +6,13 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <cstdint>
+#include <charconv>
 #include <limits>
+#include <optional>
 #include <regex>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -46,18 +49,43 @@ CLI::Option* AddChoice(CLI::App& parser, const std::string& name,
       ->type_name(listed);
 }
 
-// A number from `low` to `high`.
+// A number in decimal. CLI11 converts the text once it was checked, and takes a leading zero for
+// octal and what is too large for the largest number, so neither may get that far.
+template <typename T>
+std::optional<T> ParseNumber(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  if (std::is_integral_v<T> && digits.size() > 1 && digits[0] == '0') return std::nullopt;
+  return value;
+}
+
+// What is wrong with a text that is none of the numbers `range`, " from 1 to 8".
+template <typename T>
+std::string NotANumber(const std::string& text, std::string_view range) {
+  static const std::regex other_base("-?0[0-9xX].*");
+  return fmt::format(
+      "'{}' must be a {}{}{}", text, std::is_integral_v<T> ? "whole number" : "number", range,
+      std::regex_match(text, other_base) ? ", in decimal without a leading zero" : "");
+}
+
+// A number from `low` to `high`, which the flag's type can hold.
 template <typename T>
 CLI::Validator Between(T low, T high) {
   const auto check = [low, high](const std::string& text) {
-    T value{};
-    if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) {
-      return std::string();
-    }
-    return fmt::format("'{}' must be a {} from {} to {}", text,
-                       std::is_integral_v<T> ? "whole number" : "number", low, high);
+    const std::optional<T> value = ParseNumber<T>(text);
+    if (value && *value >= low && *value <= high) return std::string();
+    return NotANumber<T>(text, fmt::format(" from {} to {}", low, high));
   };
   return CLI::Validator(check, "");
+}
+
+// A whole number of at least `low`, of the flag's type.
+template <typename T>
+CLI::Validator AtLeast(T low) {
+  return Between(low, std::numeric_limits<T>::max());
 }
 
 // The group of flags whose text may be empty, which main refuses for all others.
@@ -90,24 +118,18 @@ inline CLI::Validator Origin() {
   return CLI::Validator(check, "");
 }
 
-// An integer of at least `low`.
-inline CLI::Validator AtLeast(int64_t low) {
-  const auto check = [low](const std::string& text) {
-    int64_t value = 0;
-    if (CLI::detail::lexical_cast(text, value) && value >= low) return std::string();
-    return fmt::format("'{}' must be a whole number, {} or more", text, low);
-  };
-  return CLI::Validator(check, "");
-}
-
 // A value of type T that requests may have in `field`, whatever stands in their other ones.
 template <typename T, typename Field>
 CLI::Validator ForSampling(Field SamplingParams::*field) {
   const auto check = [field](const std::string& text) {
-    T value{};
-    if (!CLI::detail::lexical_cast(text, value)) return std::string();  // the parser says so
+    const std::optional<T> value = ParseNumber<T>(text);
+    if (!value) {
+      return NotANumber<T>(text, std::is_integral_v<T>
+                                     ? fmt::format(" up to {}", std::numeric_limits<T>::max())
+                                     : "");
+    }
     SamplingParams params{.max_tokens = std::numeric_limits<int>::max(), .prompt_logprobs = 0};
-    params.*field = value;
+    params.*field = *value;
     return CheckRanges(params).message();
   };
   return CLI::Validator(check, "");

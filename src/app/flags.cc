@@ -40,7 +40,7 @@ void AddMemoryFlags(CLI::App& parser, MemoryOptions& memory) {
   parser
       .add_option("--max-model-len", memory.max_model_len,
                   "Tokens of the longest sequence [the model's, or the largest that fits]")
-      ->check(AtLeast(2))
+      ->check(AtLeast(int64_t{2}))
       ->group(group);
   parser
       .add_option("--max-num-seqs", memory.max_rows, "Sequences in a step [64 on CPU, 256 on CUDA]")
@@ -216,18 +216,12 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
     flags.checkpoint.seed = seed;
     flags.engine.seed = seed;
   };
-  const auto check_seed = [](const std::string& text) {
-    uint64_t seed = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-    if (error == std::errc() && end == text.data() + text.size()) return std::string();
-    return fmt::format("'{}' must be a whole number from 0 to {}", text, UINT64_MAX);
-  };
   parser
       .add_option_function<uint64_t>(
           "--seed", set_seed,
           "Seed of dummy weights, of benchmark prompts, and of requests that bring none, which "
           "generate and chat hand to each request [0]")
-      ->check(CLI::Validator(check_seed, ""))
+      ->check(AtLeast(uint64_t{0}))
       ->type_name("UINT")
       ->group(group);
   AddEngineFlags(parser, flags.engine);

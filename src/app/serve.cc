@@ -299,10 +299,10 @@ void AddServerFlags(CLI::App& parser, ServeFlags& flags) {
       ->group(group);
   add("--max-queue", flags.max_queue,
       "Requests that may wait beyond those running; more get 429 [4x --max-num-seqs]")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(Between(0, 1 << 20));
   add("--shutdown-timeout", flags.shutdown_timeout,
       "Seconds that running requests have to end after SIGTERM [30]")
-      ->check(CLI::Range(0, 86400));
+      ->check(Between(0, 86400));
 }
 
 }  // namespace
