@@ -29,13 +29,14 @@ int Fail(int exit_code, std::string_view message) {
 
 // A closed standard stream would give its number to the first file that is opened. What would be
 // written to a closed stdout is an error there, as if nobody had stepped in. A reader that goes
-// away ends the program quietly.
+// away ends the program quietly; a file that may not grow (ulimit -f) is an error to report.
 void PrepareStreams() {
   constexpr int kModes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (fcntl(stream, F_GETFD) < 0) open("/dev/null", kModes[stream]);
   }
   std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 // CLI11 reads "-hf" as "-h -f", and would show its help to who brings that flag from llama-server.

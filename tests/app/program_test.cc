@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -61,7 +63,7 @@ TEST_F(ProgramTest, WhatIsUnknownIsNamed) {
            {"serve m --ctx-size 9", "there is no flag --ctx-size; use --max-model-len"},
            {"serve m --enforce-eager", "use --graph-mode none (see spry serve --help)"},
            {"serve m --tensor-parallel-size=2", "there is no flag --tensor-parallel-size; spry"},
-           {"generate m --max-model-len 4k", "'4k' must be a whole number, 2 or more"},
+           {"generate m --max-model-len 4k", "'4k' must be a whole number from 2 to"},
            {"generate m --seed 18446744073709551616",
             "a whole number from 0 to 18446744073709551615"},
            {"generate m --seed 1e3", "a whole number from 0"}}) {
@@ -69,6 +71,43 @@ TEST_F(ProgramTest, WhatIsUnknownIsNamed) {
     EXPECT_EQ(r.exit_code, 2) << arguments;
     EXPECT_THAT(r.err, HasSubstr(message)) << arguments;
   }
+}
+
+// Every flag of every command whose help says that it takes a number.
+TEST_F(ProgramTest, NumbersAreDecimalAndRefusedInOneWay) {
+  const std::regex flag_form("  (?:-n,)?(--[a-z-]+) (INT|UINT|FLOAT)( \\.\\.\\.)?\\b.*");
+  int flags = 0;
+  for (const char* command :
+       {"generate m", "chat m", "serve m", "bench latency m", "bench throughput m",
+        "bench overhead", "bench attention", "bench gemm", "bench perplexity m", "bench machine"}) {
+    std::istringstream help(Spry(std::string(command) + " --help").out);
+    for (std::string line; std::getline(help, line);) {
+      std::smatch found;
+      if (!std::regex_match(line, found, flag_form)) continue;
+      ++flags;
+      const std::string flag = found[1];
+      const bool is_whole = found[2] != "FLOAT";
+      std::vector<std::string> wrong = {"abc", "0x10", "8x", "1,5x"};
+      if (is_whole) {
+        wrong.insert(wrong.end(), {"1.5", "1e3", "nan", "010", "99999999999999999999"});
+      }
+      for (const std::string& text : wrong) {
+        const std::string given = std::string(command) + " " + flag + "=" + text;
+        const ProgramResult r = Spry(given);
+        EXPECT_EQ(r.exit_code, 2) << given;
+        EXPECT_THAT(r.err, StartsWith("spry: " + flag + ": '")) << given;
+        EXPECT_THAT(r.err, HasSubstr(is_whole ? "' must be a whole number " : "' must be a number"))
+            << given;
+        EXPECT_EQ(r.err.find("in decimal") != std::string::npos, text[0] == '0') << r.err;
+      }
+    }
+  }
+  EXPECT_GT(flags, 100);
+  EXPECT_THAT(Spry("bench attention --peer-us 1,x").err, StartsWith("spry: --peer-us: 'x' must"));
+  EXPECT_THAT(Spry("generate m --max-tokens 010").err,
+              StartsWith("spry: --max-tokens: '010' must be a whole number up to 2147483647, in "
+                         "decimal without a leading zero (see "));
+  EXPECT_THAT(Spry("serve --help").out, Not(HasSubstr("INT:INT")));
 }
 
 // Whatever prints says so when nobody can read it.
@@ -93,6 +132,16 @@ TEST_F(ProgramTest, AClosedOrFullStdoutIsAnError) {
           << command;
     }
   }
+}
+
+// Its messages go to a pipe, since a file would not take them either.
+TEST_F(ProgramTest, AFileThatMayNotGrowIsAnError) {
+  EXPECT_THAT(Shell("(ulimit -f 0; \"$SPRY\" --help 2>&1 >full) | cat").out,
+              HasSubstr("spry: stdout cannot be written: File too large\n"));
+  EXPECT_THAT(
+      Shell("(ulimit -f 0; \"$SPRY\" bench overhead --steps 1 --rows 1 --json full 2>&1) | cat")
+          .out,
+      HasSubstr("spry: full cannot be written: File too large\n"));
 }
 
 TEST_F(ProgramTest, EmptyValuesAreRefusedByName) {
