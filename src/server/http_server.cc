@@ -189,7 +189,10 @@ Status HttpServerImpl::Open(const HttpServerOptions& options) {
   set_.limits.connections = static_cast<int>(
       std::min<int64_t>(descriptors - kReservedDescriptors, set_.limits.connections));
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
-    return InvalidArgument("--ssl-certfile and --ssl-keyfile go together; one is missing");
+    const bool has_cert = !options.tls_cert_file.empty();
+    return InvalidArgument(
+        fmt::format("{} is missing; --ssl-certfile and --ssl-keyfile go together",
+                    has_cert ? "--ssl-keyfile" : "--ssl-certfile"));
   }
   if (!options.tls_cert_file.empty()) {
     SPRY_ASSIGN_OR_RETURN(tls_, TlsContext::Load(options.tls_cert_file, options.tls_key_file));

@@ -159,7 +159,9 @@ TEST(Listen, TlsErrorsNameFileAndReason) {
   const auto error = [&](const std::string& cert, const std::string& key) {
     return ListenError({.port = 0, .tls_cert_file = cert, .tls_key_file = key});
   };
-  EXPECT_EQ(error(a.cert, ""), "--ssl-certfile and --ssl-keyfile go together; one is missing");
+  const std::string together = " is missing; --ssl-certfile and --ssl-keyfile go together";
+  EXPECT_EQ(error(a.cert, ""), "--ssl-keyfile" + together);
+  EXPECT_EQ(error("", a.key), "--ssl-certfile" + together);
   EXPECT_EQ(error("/no/such", a.key), "--ssl-certfile /no/such: No such file or directory");
   EXPECT_EQ(error(a.cert, "/no/such"), "--ssl-keyfile /no/such: No such file or directory");
   EXPECT_THAT(error(no_pem, a.key),
