@@ -9,6 +9,14 @@ import shutil
 SPRY = pathlib.Path(__file__).resolve().parents[1] / "build/release/spry"
 
 
+def count(text):
+    """An argument of a script: a number of things."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
 class Arguments(argparse.ArgumentParser):
     def __init__(self, text):
         super().__init__(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -12,18 +12,19 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 need_spry "$built_spry"
 need "$model" 'name a GGUF file'
 text=$(mktemp)
-trap 'rm -f "$text"' EXIT
+errors=$(mktemp)
+trap 'rm -f "$text" "$errors"' EXIT
 cat LICENSE docs/architecture.md docs/server.md docs/models.md >"$text"
 
 perplexity() {
-  "$built_spry" bench perplexity "$model" --file "$text" "$@" 2>/dev/null |
+  "$built_spry" bench perplexity "$model" --file "$text" "$@" 2>"$errors" |
     sed -n 's/^Perplexity: \([0-9.]*\).*/\1/p'
 }
 
-exact=$(perplexity --dtype float32)
+exact=$(perplexity --dtype float32) || { cat "$errors" >&2; exit 1; }
 echo "float32: $exact"
 for isa in avx2 avx512 amx; do
-  found=$(perplexity --isa "$isa") || { echo "$isa: not on this machine"; continue; }
+  found=$(perplexity --isa "$isa") || { echo "$isa: $(sed -n 's/^spry: //p' "$errors")"; continue; }
   awk -v isa="$isa" -v found="$found" -v exact="$exact" \
     'BEGIN {printf "%s: %s (%+.2f %%)\n", isa, found, 100 * (found / exact - 1)}'
 done

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034  # who sources it has the program
 # Sourced by the scripts of bench/ with their arguments: --help shows the comment at a script's top,
-# and what is needed and not there is said in one line.
+# no other flag may come first, and what is needed and not there is said in one line.
 
 built_spry=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/release/spry
 
@@ -10,7 +10,7 @@ usage() {
 
 # need FILE-OR-PROGRAM WHAT-TO-DO
 need() {
-  if [ -e "$1" ] || command -v "$1" >/dev/null; then return; fi
+  if [ -e "$1" ] || command -v -- "$1" >/dev/null; then return; fi
   echo "$(basename "$0"): there is no $1; $2" >&2
   exit 2
 }
@@ -23,5 +23,9 @@ case "${1-}" in
   -h | --help)
     usage
     exit
+    ;;
+  -*)
+    echo "$(basename "$0"): there is no flag $1 (see --help)" >&2
+    exit 2
     ;;
 esac

@@ -11,27 +11,40 @@ import subprocess
 import sys
 import tempfile
 
-from arguments import SPRY, Arguments
+from arguments import SPRY, Arguments, count
 
 PREFILL_BAR, DECODE_BAR = 1.5, 1.0
 
 
+def run(*command):
+    """What the program printed."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} failed ({done.returncode}): {done.stderr.strip()}")
+    return done.stdout
+
+
+def read_figures(program, text):
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        sys.exit(f"{program} wrote no JSON: {text!r}")
+
+
 def llama(args, *flags):
-    out = subprocess.run([args.llama_bench, "-m", args.model, "-t", str(args.threads), "-r", "2",
-                          "-o", "json", *flags], capture_output=True, text=True, check=True)
-    return json.loads(out.stdout)[0]["avg_ts"]
+    out = run(args.llama_bench, "-m", args.model, "-t", str(args.threads), "-r", "2", "-o", "json",
+              *flags)
+    return read_figures(args.llama_bench, out)[0]["avg_ts"]
 
 
 def spry(args, input_len, output_len):
     """Seconds of one request, the median of a few."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        subprocess.run([args.spry, "bench", "latency", args.model, "--threads", str(args.threads),
-                        "--isa", args.isa,
-                        "--batch-size", "1", "--input-len", str(input_len),
-                        "--output-len", str(output_len), "--no-enable-prefix-caching",
-                        "--num-iters-warmup", "1", "--num-iters", "3", "--output-json", out.name],
-                       capture_output=True, text=True, check=True)
-        return json.load(open(out.name))["percentiles"]["50"]
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
+        run(args.spry, "bench", "latency", args.model, "--threads", str(args.threads),
+            "--isa", args.isa, "--batch-size", "1", "--input-len", str(input_len),
+            "--output-len", str(output_len), "--no-enable-prefix-caching",
+            "--num-iters-warmup", "1", "--num-iters", "3", "--output-json", out.name)
+        return read_figures(args.spry, out.read())["percentiles"]["50"]
 
 
 def main():
@@ -39,9 +52,9 @@ def main():
     parser.add_argument("model", help="a GGUF file that both can read")
     parser.add_argument("--llama-bench", required=True, help="llama.cpp's program")
     parser.add_argument("--spry", default=str(SPRY), help="the program [build/release/spry]")
-    parser.add_argument("--threads", type=int, default=2, help="of both [2]")
+    parser.add_argument("--threads", type=count, default=2, help="of both [2]")
     parser.add_argument("--isa", default="auto", help="of spry; llama.cpp is built for one [auto]")
-    parser.add_argument("--rounds", type=int, default=5, help="[5]")
+    parser.add_argument("--rounds", type=count, default=5, help="[5]")
     args = parser.parse_args()
     parser.need_spry(args.spry)
     parser.need(args.llama_bench, "bench/peers/install.sh builds it in its folder's lcpp-build/bin")

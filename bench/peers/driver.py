@@ -1,7 +1,7 @@
-"""driver.py KIND MODEL THREADS [OPTION]: one library as a child of engines.py. Reads lines of
-JSON, [prompts, tokens of each], and answers "MADE N" when all are generated; "MADE 0" says that
-the model is loaded."""
+"""One library as a child of engines.py. Takes lines of JSON, [prompts, tokens of each], and answers
+"MADE N" when all are generated; "MADE 0" says that the model is loaded."""
 
+import argparse
 import json
 import os
 import sys
@@ -91,10 +91,14 @@ def vllm(model, threads):
 
 
 def main():
-    kind, model, threads, *options = sys.argv[1:]
-    generate = {"openvino": openvino, "onnx": onnx, "vllm": vllm}[kind](
-        model, int(threads), *options
-    )
+    libraries = {"openvino": openvino, "onnx": onnx, "vllm": vllm}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=libraries)
+    parser.add_argument("model", help="as that library reads it")
+    parser.add_argument("threads", type=int)
+    parser.add_argument("option", nargs="*", help="openvino: the precision")
+    args = parser.parse_args()
+    generate = libraries[args.kind](args.model, args.threads, *args.option)
     print("MADE 0", flush=True)
     for line in sys.stdin:
         prompts, outs = json.loads(line)

@@ -1,35 +1,26 @@
 #!/usr/bin/env python3
-"""make_models.py GGUF FOLDER: the models for run.py that are not on any index: SmolLM2 of the GGUF
-file dequantised to Hugging Face folders (bf16, f32), and random weights in the shape of opt-125m,
-as a Hugging Face folder and as a GGUF of the gpt2 architecture, the nearest that llama.cpp has."""
+"""The models for run.py that are not on any index: SmolLM2 of the GGUF file dequantised to Hugging
+Face folders (bf16, f32), and random weights in the shape of opt-125m, as a Hugging Face folder and
+as a GGUF of the gpt2 architecture, the nearest that llama.cpp has. Takes some minutes."""
 
+import argparse
 import os
 import shutil
-import sys
-
-import gguf
-import numpy as np
-import torch
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
-    OPTConfig,
-    OPTForCausalLM,
-)
-
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def save(model, tokenizer, folder):
-    for name, dtype in DTYPES.items():
+    import torch
+
+    for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
         model.to(dtype).save_pretrained(f"{folder}-hf-{name}")
         tokenizer.save_pretrained(f"{folder}-hf-{name}")
 
 
 def smollm2(path, folder):
     """As a plain Llama: some converters refuse what the GGUF reader leaves in the config."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
     where, name = os.path.split(os.path.abspath(path))
     tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=name)
     read = AutoModelForCausalLM.from_pretrained(where, gguf_file=name, dtype=torch.float32)
@@ -53,6 +44,9 @@ def smollm2(path, folder):
 
 
 def opt(tokenizer, folder):
+    import torch
+    from transformers import OPTConfig, OPTForCausalLM
+
     torch.manual_seed(0)
     config = OPTConfig(
         vocab_size=50272,
@@ -75,6 +69,9 @@ def opt(tokenizer, folder):
 
 
 def gpt2(path, folder):
+    import gguf
+    import numpy as np
+
     reader = gguf.GGUFReader(path)
     vocab, width, layers, inner, positions = 50272, 768, 12, 3072, 2048
     tokens, types, merges = (
@@ -135,11 +132,14 @@ def gpt2(path, folder):
 
 
 def main():
-    path, folder = sys.argv[1:]
-    os.makedirs(folder, exist_ok=True)
-    shutil.copyfile(path, f"{folder}/smol-Q4_1.gguf")
-    gpt2(path, folder)
-    opt(smollm2(path, folder), folder)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gguf", help="SmolLM2 in Q4_1")
+    parser.add_argument("folder", help="where the models go")
+    args = parser.parse_args()
+    os.makedirs(args.folder, exist_ok=True)
+    shutil.copyfile(args.gguf, f"{args.folder}/smol-Q4_1.gguf")
+    gpt2(args.gguf, args.folder)
+    opt(smollm2(args.gguf, args.folder), args.folder)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests/clients")]
-from arguments import Arguments  # noqa: E402
+from arguments import Arguments, count  # noqa: E402,F401
 from spry_server import NAME, SPRY, SpryServer, demo_model  # noqa: E402,F401
 
 RECEIVE_BYTES = 1 << 16
@@ -153,14 +153,6 @@ class ServerArguments(Arguments):
         self.need_spry(SPRY)
         self.need(demo_model(), "tools/setup_model.py fetches it")
         return given
-
-
-def count(text):
-    """An argument of a script: a number of things."""
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
 
 
 def duration(text):

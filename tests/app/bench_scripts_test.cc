@@ -45,7 +45,7 @@ class BenchScripts : public ProgramTest {
 };
 
 TEST_F(BenchScripts, ExplainThemselves) {
-  std::vector<std::string> paths = {"peers/install.sh"};
+  std::vector<std::string> paths = {"peers/install.sh", "peers/driver.py", "peers/make_models.py"};
   for (const Script& script : kScripts) paths.push_back(script.path);
   for (const std::string& path : paths) {
     const ProgramResult help = RunScript(SPRY_SOURCE_DIR, path, "--help");
@@ -72,6 +72,47 @@ TEST_F(BenchScripts, SayHowToBuildTheProgramThatIsMissing) {
     EXPECT_EQ(std::ranges::count(r.err, '\n'), 1) << r.err;
     EXPECT_EQ(r.out, "") << script.path;
   }
+}
+
+TEST_F(BenchScripts, RefuseAFlagThatIsNone) {
+  for (const char* path : {"overhead.sh", "perplexity.sh", "start.sh", "peers/install.sh"}) {
+    const ProgramResult r = RunScript(SPRY_SOURCE_DIR, path, "--fly");
+    EXPECT_EQ(r.exit_code, 2) << path;
+    EXPECT_THAT(r.err, EndsWith(": there is no flag --fly (see --help)\n")) << path;
+    EXPECT_EQ(std::ranges::count(r.err, '\n'), 1) << r.err;
+  }
+}
+
+// Stand-ins: one program that writes figures, and ones that do not.
+TEST_F(BenchScripts, VersusLlamaBenchTellsWhatAProgramDidWrong) {
+  WriteText(folder_ / "spry",
+            "#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\n"
+            "echo '{\"percentiles\": {\"50\": 1}}' >\"$1\"\n");
+  WriteText(folder_ / "fails", "#!/bin/sh\necho no such model >&2\nexit 3\n");
+  ASSERT_EQ(Shell("chmod +x spry fails; touch m.gguf").exit_code, 0);
+  const auto error = [this](const std::string& spry, const std::string& llama) {
+    return RunScript(SPRY_SOURCE_DIR, "versus_llama_bench.py",
+                     "m.gguf --rounds 1 --spry " + spry + " --llama-bench " + llama)
+        .err;
+  };
+  EXPECT_EQ(error("./spry", "/bin/true"), "/bin/true wrote no JSON: ''\n");
+  EXPECT_EQ(error("./spry", "./fails"), "./fails failed (3): no such model\n");
+  EXPECT_EQ(error("/bin/true", "/bin/true"), "/bin/true wrote no JSON: ''\n");
+  EXPECT_EQ(error("./fails", "/bin/true"), "./fails failed (3): no such model\n");
+  EXPECT_THAT(error("./spry", "/bin/true --rounds 0"), HasSubstr("invalid count value: '0'"));
+}
+
+// In a tree whose spry cannot read the model.
+TEST_F(BenchScripts, PerplexityShowsTheProgramsError) {
+  ASSERT_EQ(Shell("mkdir -p build/release docs && cp -r '" SPRY_SOURCE_DIR "/bench' . && "
+                  "touch LICENSE docs/architecture.md docs/server.md docs/models.md m.gguf && "
+                  "ln -s \"$SPRY\" build/release/spry")
+                .exit_code,
+            0);
+  const ProgramResult r = RunScript(folder_.string(), "perplexity.sh", "m.gguf");
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.err, HasSubstr("spry: "));
+  EXPECT_THAT(r.err, HasSubstr("m.gguf"));
 }
 
 TEST_F(BenchScripts, RefuseWhatIsNoCount) {
