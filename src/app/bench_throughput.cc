@@ -14,6 +14,7 @@
 #include "app/load_model.h"
 #include "app/read_text.h"
 #include "app/write_text.h"
+#include "server/why_not_json.h"
 
 namespace spry {
 namespace {
@@ -63,8 +64,10 @@ Result<std::vector<int>> ReadList(const std::string& path, const json::value& fi
 Result<std::vector<Length>> ReadLengths(const std::string& path) {
   SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   json::error_code error;
-  const json::value file = json::parse(text, error);
-  if (error) return InvalidArgument(path + ": not valid JSON: " + error.message());
+  json::parser parser;
+  const size_t read = parser.write(text.data(), text.size(), error);
+  if (error) return InvalidArgument(path + ": not valid JSON: " + WhyNotJson(text, read, error));
+  const json::value file = parser.release();
   SPRY_ASSIGN_OR_RETURN(const std::vector<int> inputs, ReadList(path, file, "in"));
   SPRY_ASSIGN_OR_RETURN(const std::vector<int> outputs, ReadList(path, file, "out"));
   if (inputs.size() != outputs.size() || inputs.empty()) {

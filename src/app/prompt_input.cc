@@ -26,6 +26,8 @@ PromptEntry TextEntry(std::string where, std::string text, bool chat = false) {
 }
 
 Status AddLines(const std::string& path, std::string_view text, std::vector<PromptEntry>& entries) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // which some editors put there
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const size_t before = entries.size();
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());

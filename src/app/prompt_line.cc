@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cstdint>
 
+#include "server/why_not_json.h"
+
 namespace spry {
 namespace {
 
@@ -178,8 +180,13 @@ Status ReadField(std::string_view name, const json::value& value, PromptLine& li
 
 Result<PromptLine> ParsePromptLine(std::string_view text) {
   json::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) return InvalidArgument(fmt::format("not valid JSON: {}; {}", error.message(), kForm));
+  json::parser parser;
+  const size_t read = parser.write(text.data(), text.size(), error);
+  if (error) {
+    return InvalidArgument(
+        fmt::format("not valid JSON: {}; {}", WhyNotJson(text, read, error), kForm));
+  }
+  const json::value value = parser.release();
   if (!value.is_object()) return InvalidArgument(fmt::format("not a JSON object; {}", kForm));
 
   PromptLine line;

@@ -193,14 +193,15 @@ TEST_F(GenerateTest, MistakesAreToldBeforeTheModelIsLoaded) {
   for (const auto& [arguments, message] : std::vector<std::pair<std::string, std::string>>{
            {"--prompt a --min-tokens 9 --max-tokens 8", "--prompt 1: min_tokens is 9"},
            {"--prompt a --max-tokens 0", "--prompt 1: max_tokens is 0"},
-           {"--input text.jsonl", "text.jsonl:1: not valid JSON: syntax error" + form},
+           {"--input text.jsonl", "text.jsonl:1: not valid JSON: syntax error at byte 0" + form},
            {"--input text.jsonl", "text.jsonl:3: not a JSON object" + form}}) {
     const ProgramResult r = Spry("generate nowhere " + arguments);
     EXPECT_EQ(r.exit_code, 1) << arguments;
     EXPECT_THAT(r.err, HasSubstr("spry: " + message)) << arguments;
     EXPECT_THAT(r.err, Not(HasSubstr("nowhere"))) << arguments;
   }
-  WriteText(folder_ / "in.jsonl", "{\"prompt\": \"a\", \"top_p\": 2}\n");
+  // A byte order mark is no part of the first line.
+  WriteText(folder_ / "in.jsonl", "\xEF\xBB\xBF{\"prompt\": \"a\", \"top_p\": 2}\n");
   EXPECT_EQ(Spry("generate nowhere --input in.jsonl").err,
             "spry: in.jsonl:1: top_p is 2; it must be in (0, 1]\n");
   // Its neighbour still wants the model.
