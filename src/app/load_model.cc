@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <future>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "app/devices.h"
@@ -41,12 +42,16 @@ class LoadProgress {
 using TokenizerResult = Result<std::unique_ptr<Tokenizer>>;
 
 std::future<TokenizerResult> BuildTokenizer(std::shared_ptr<const VocabSource> vocab) {
-  // Deferred where the system refuses a thread.
-  return std::async(std::launch::async | std::launch::deferred,
-                    [vocab = std::move(vocab)]() -> TokenizerResult {
-                      if (vocab == nullptr) return std::unique_ptr<Tokenizer>();
-                      return Tokenizer::Create(*vocab);
-                    });
+  const auto build = [vocab = std::move(vocab)]() -> TokenizerResult {
+    if (vocab == nullptr) return std::unique_ptr<Tokenizer>();
+    return Tokenizer::Create(*vocab);
+  };
+  // async | deferred would take `build` apart for a thread that it then does not get.
+  try {
+    return std::async(std::launch::async, build);
+  } catch (const std::system_error&) {  // the system refuses a thread
+    return std::async(std::launch::deferred, build);
+  }
 }
 
 }  // namespace

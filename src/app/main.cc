@@ -39,6 +39,15 @@ void PrepareStreams() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+// What is read from a file that has become shorter since it was mapped.
+extern "C" void ExplainBusError(int) {
+  constexpr std::string_view kMessage =
+      "spry: a file of the model was shortened while it was in use, or its disk fails; "
+      "start again once it is whole\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  _exit(kExitFailed);
+}
+
 // CLI11 reads "-hf" as "-h -f", and would show its help to who brings that flag from llama-server.
 bool IsUnknownShortFlag(std::string_view argument) {
   return argument.size() > 2 && argument.starts_with("-h");
@@ -102,6 +111,7 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   spry::PrepareStreams();
+  std::signal(SIGBUS, spry::ExplainBusError);
   try {
     return spry::Run(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "checkpoint/config_limits.h"
@@ -183,6 +184,22 @@ Status ReadRope(const GgufMetadata& metadata, ModelConfig& config) {
   return {};
 }
 
+// A layer that the metadata does not know of would be left out without a word.
+Status CheckLayers(const GgufFile& file, const ModelConfig& config) {
+  constexpr std::string_view kPrefix = "blk.";
+  for (const FileTensor& tensor : file.tensors) {
+    if (!tensor.name.starts_with(kPrefix)) continue;
+    int layer = 0;
+    const char* const begin = tensor.name.data() + kPrefix.size();
+    const char* const end = tensor.name.data() + tensor.name.size();
+    if (std::from_chars(begin, end, layer).ec != std::errc() || layer < config.num_layers) continue;
+    return InvalidArgument(fmt::format("{}: tensor {} is of layer {}, but llama.block_count is {}",
+                                       file.metadata.file(), Printable(tensor.name), layer,
+                                       config.num_layers));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ModelConfig> GgufConfig(const GgufFile& file) {
@@ -192,6 +209,7 @@ Result<ModelConfig> GgufConfig(const GgufFile& file) {
   config.architecture = "LlamaForCausalLM";
   config.dtype = DType::kBF16;
   SPRY_RETURN_IF_ERROR(ReadSizes(metadata, config));
+  SPRY_RETURN_IF_ERROR(CheckLayers(file, config));
   SPRY_RETURN_IF_ERROR(ReadHeadDim(metadata, config));
   SPRY_RETURN_IF_ERROR(ReadRope(metadata, config));
   const FileTensor* embedding = FindTensor(file, "token_embd.weight");

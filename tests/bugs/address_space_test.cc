@@ -2,8 +2,10 @@
 // "CHECK failed" or "terminate called" and died of SIGABRT. It must say what was refused instead.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "device/cpu/memory_region.h"
 #include "device/cpu/worker_pool.h"
@@ -93,6 +95,25 @@ TEST_F(AddressSpace, AServerNamesTheDescriptorsItNeeds) {
                                    "needs 64 and one for each connection: raise it\n",
                                    descriptors));
   }
+}
+
+// The tokenizer is built on a thread of its own where there is one: without it, it was missing.
+TEST_F(AddressSpace, ATokenizerNeedsNoThread) {
+  MakeModel("opt");
+  WriteText(folder_ / "opt" / "tokenizer.json",
+            R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+                "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+                "decoder": {"type": "ByteLevel"}, "added_tokens": []})");
+  std::filesystem::permissions(folder_, std::filesystem::perms::all);
+  std::filesystem::copy_file(SPRY_PROGRAM, folder_ / "spry");
+  // The limit counts a user's processes, and root has none.
+  const std::string as_user = geteuid() == 0 ? "setpriv --reuid 54321 --clear-groups " : "";
+  const ProgramResult run =
+      Shell(as_user +
+            "prlimit --nproc=1 ./spry generate opt --load-format dummy --threads 1 "
+            "--kv-cache-memory-bytes 4M --prompt ab --max-tokens 1 --json");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("\"prompt_tokens\":2"), std::string::npos) << run.out;
 }
 
 TEST_F(AddressSpace, ThreadsThatCannotStartAreNamed) {

@@ -11,6 +11,7 @@
 namespace spry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -114,6 +115,18 @@ TEST(GgufModel, DefaultsAreThoseOfLlamaCpp) {
   EXPECT_EQ(config.rope_theta, 10000.0);
   EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kNone);
   EXPECT_EQ(config.rope_attention_factor, 1.0);
+}
+
+// A block_count that is too small left layers out without a word, and the text was wrong.
+TEST(GgufModel, EveryLayerOfTheFileIsCounted) {
+  std::string bytes = ReadBytes(Golden("types.gguf"));
+  for (size_t at = bytes.find("blk.0."); at != std::string::npos; at = bytes.find("blk.0.", at)) {
+    bytes[at + 4] = '1';
+  }
+  const TemporaryFolder folder;
+  EXPECT_THAT(OpenCheckpoint(folder.Write("model.gguf", bytes), {}).status().message(),
+              AllOf(HasSubstr("tensor 'blk.1."),
+                    HasSubstr("is of layer 1, but llama.block_count is 1")));
 }
 
 TEST(GgufModel, NamesTheMissingKey) {

@@ -34,7 +34,7 @@ struct Member {
           .other_key_count = 2}
           .Bytes();
     }
-    const std::string name = tensor.empty() ? fmt::format("blk.{}.w", index) : tensor;
+    const std::string name = tensor.empty() ? fmt::format("member.{}.w", index) : tensor;
     return GgufBytes()
         .Head(1, 3)
         .KeyU16("split.no", static_cast<uint16_t>(index))
@@ -86,7 +86,7 @@ TEST_F(GgufSplit, AnyMemberOpensTheSet) {
     const std::vector<WeightHandle> weights = opened->weights->List();
     ASSERT_EQ(weights.size(), 3u);
     EXPECT_EQ(weights[0].name, "model.embed_tokens.weight");
-    EXPECT_EQ(weights[2].name, "blk.2.w");
+    EXPECT_EQ(weights[2].name, "member.2.w");
     EXPECT_EQ(weights[2].read()->data[0], std::byte{2});
   }
 }

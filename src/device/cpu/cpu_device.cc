@@ -110,7 +110,8 @@ class CpuDevice final : public Device {
     if (MemoryRegion::Map(total, PageKind::kNormal).ok()) return {};
     return ResourceExhausted(
         fmt::format("the system refuses {} bytes of address space (weights {}, activations {}, "
-                    "KV cache {}); lower --kv-cache-memory-bytes or the limit on virtual memory",
+                    "KV cache {}); raise the limit on virtual memory (ulimit -v) or lower "
+                    "--kv-cache-memory-bytes",
                     total, needs.weights, needs.activations, kv));
   }
 
