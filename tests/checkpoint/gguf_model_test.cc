@@ -124,9 +124,9 @@ TEST(GgufModel, EveryLayerOfTheFileIsCounted) {
     bytes[at + 4] = '1';
   }
   const TemporaryFolder folder;
-  EXPECT_THAT(OpenCheckpoint(folder.Write("model.gguf", bytes), {}).status().message(),
-              AllOf(HasSubstr("tensor 'blk.1."),
-                    HasSubstr("is of layer 1, but llama.block_count is 1")));
+  EXPECT_THAT(
+      OpenCheckpoint(folder.Write("model.gguf", bytes), {}).status().message(),
+      AllOf(HasSubstr("tensor 'blk.1."), HasSubstr("is of layer 1, but llama.block_count is 1")));
 }
 
 TEST(GgufModel, NamesTheMissingKey) {
