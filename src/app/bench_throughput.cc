@@ -63,11 +63,9 @@ Result<std::vector<int>> ReadList(const std::string& path, const json::value& fi
 
 Result<std::vector<Length>> ReadLengths(const std::string& path) {
   SPRY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  json::error_code error;
-  json::parser parser;
-  const size_t read = parser.write(text.data(), text.size(), error);
-  if (error) return InvalidArgument(path + ": not valid JSON: " + WhyNotJson(text, read, error));
-  const json::value file = parser.release();
+  const Result<json::value> parsed = ParseJson(text);
+  if (!parsed.ok()) return InvalidArgument(path + ": " + parsed.status().message());
+  const json::value& file = *parsed;
   SPRY_ASSIGN_OR_RETURN(const std::vector<int> inputs, ReadList(path, file, "in"));
   SPRY_ASSIGN_OR_RETURN(const std::vector<int> outputs, ReadList(path, file, "out"));
   if (inputs.size() != outputs.size() || inputs.empty()) {

@@ -53,6 +53,7 @@ Result<std::unique_ptr<Device>> FindDevice(const DeviceFlags& flags) {
 
 // Threads that take turns on a core wait for one another at every op.
 void WarnOfThreads(int threads) {
+  if (threads == 0) return;  // as many as there are
   const int cores = UsableCores();
   if (threads <= cores) return;
   Log(LogLevel::kWarning, "--threads is more than the cores that this process may use",

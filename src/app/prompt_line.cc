@@ -179,14 +179,11 @@ Status ReadField(std::string_view name, const json::value& value, PromptLine& li
 }  // namespace
 
 Result<PromptLine> ParsePromptLine(std::string_view text) {
-  json::error_code error;
-  json::parser parser;
-  const size_t read = parser.write(text.data(), text.size(), error);
-  if (error) {
-    return InvalidArgument(
-        fmt::format("not valid JSON: {}; {}", WhyNotJson(text, read, error), kForm));
+  const Result<json::value> parsed = ParseJson(text);
+  if (!parsed.ok()) {
+    return InvalidArgument(fmt::format("{}; {}", parsed.status().message(), kForm));
   }
-  const json::value value = parser.release();
+  const json::value& value = *parsed;
   if (!value.is_object()) return InvalidArgument(fmt::format("not a JSON object; {}", kForm));
 
   PromptLine line;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr IntegerRange kAnyCount = {0, (int64_t{1} << 31) - 1};
 constexpr double kDefaultRopeTheta = 10000.0;  // llama.cpp's, where the key is absent
+constexpr std::string_view kLayerPrefix = "blk.";
 
 struct NamePair {
   std::string_view gguf;
@@ -186,11 +187,10 @@ Status ReadRope(const GgufMetadata& metadata, ModelConfig& config) {
 
 // A layer that the metadata does not know of would be left out without a word.
 Status CheckLayers(const GgufFile& file, const ModelConfig& config) {
-  constexpr std::string_view kPrefix = "blk.";
   for (const FileTensor& tensor : file.tensors) {
-    if (!tensor.name.starts_with(kPrefix)) continue;
+    if (!tensor.name.starts_with(kLayerPrefix)) continue;
     int layer = 0;
-    const char* const begin = tensor.name.data() + kPrefix.size();
+    const char* const begin = tensor.name.data() + kLayerPrefix.size();
     const char* const end = tensor.name.data() + tensor.name.size();
     if (std::from_chars(begin, end, layer).ec != std::errc() || layer < config.num_layers) continue;
     return InvalidArgument(fmt::format("{}: tensor {} is of layer {}, but llama.block_count is {}",
@@ -236,7 +236,6 @@ std::string HuggingFaceName(std::string_view gguf_name) {
   if (const NamePair* pair = FindName(kModelNames, stem)) {
     return fmt::format("{}{}", pair->hugging_face, ending);
   }
-  constexpr std::string_view kLayerPrefix = "blk.";
   const size_t dot = stem.rfind('.');
   if (!stem.starts_with(kLayerPrefix) || dot <= kLayerPrefix.size()) return std::string(gguf_name);
   const std::string_view layer = stem.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());

@@ -45,4 +45,12 @@ std::string WhyNotJson(std::string_view text, size_t at, const json::error_code&
   return fmt::format("{} at byte {}", error.message(), at);
 }
 
+Result<json::value> ParseJson(std::string_view text) {
+  json::error_code error;
+  json::parser parser;
+  const size_t read = parser.write(text.data(), text.size(), error);
+  if (error) return InvalidArgument("not valid JSON: " + WhyNotJson(text, read, error));
+  return parser.release();
+}
+
 }  // namespace spry

@@ -13,21 +13,14 @@
 namespace spry::testing {
 namespace {
 
-std::vector<int32_t> Ids(uint64_t seed, int count) {
-  Random random(seed);
-  std::vector<int32_t> ids(count);
-  for (int32_t& id : ids) id = static_cast<int32_t>(random.Below(kAttentionTableRows));
-  return ids;
-}
-
 // Three rows of different lengths read in pieces that stop on and beside the segment borders at
 // 512 and 1024, decode steps among them, and one row that is padding.
 std::vector<float> RunCase(const AttentionCase& attention_case, const Target& target) {
   AttentionRunner runner(attention_case, target, /*seed=*/9);
-  runner.Start(0, Ids(1, 1100));
-  runner.Start(1, Ids(2, 530));
-  runner.Start(2, Ids(3, 40));
-  runner.Start(5, Ids(4, 40), /*finished=*/true);
+  runner.Start(0, SomeIds(1100, 1));
+  runner.Start(1, SomeIds(530, 2));
+  runner.Start(2, SomeIds(40, 3));
+  runner.Start(5, SomeIds(40, 4), /*finished=*/true);
   const std::vector<std::vector<Piece>> steps = {
       {{0, 1}},
       {{0, 1}, {2, 7}},
@@ -65,7 +58,7 @@ std::vector<int> PiecesFrom(size_t first) {
 class PiecesRun {
  public:
   explicit PiecesRun(const AttentionCase& attention_case, const Target& target)
-      : runner_(attention_case, target, /*seed=*/9), ids_(Ids(/*seed=*/3, kPiecesLength)) {}
+      : runner_(attention_case, target, /*seed=*/9), ids_(SomeIds(kPiecesLength, /*seed=*/3)) {}
 
   // Reads row i in its pieces, all rows at once; the outputs of each.
   std::vector<std::vector<float>> Read(const std::vector<std::vector<int>>& rows) {
@@ -107,17 +100,10 @@ class PiecesRun {
 void CheckPieces(Report& report, int head_dim, int group, DType dtype, int block_size) {
   auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget target(*std::move(device), "cuda");
-  PiecesRun run({.name = "pieces",
-                 .num_heads = 2 * group,
-                 .num_kv_heads = 2,
-                 .head_dim = head_dim,
-                 .v_head_dim = head_dim,
-                 .block_size = block_size,
-                 .compute = dtype,
-                 .kv = dtype,
-                 .scale = 0.125f,
-                 .fusions = {.write_kv_into_attention = true}},
-                target);
+  AttentionCase c = GroupedCase(/*num_kv_heads=*/2, group, head_dim, dtype);
+  c.block_size = block_size;
+  c.fusions = {.write_kv_into_attention = true};
+  PiecesRun run(c, target);
   const std::vector<float> one = run.Read({std::vector<int>(kPiecesLength, 1)})[0];
   std::string differing;
   const auto compare = [&](const std::string& how, const std::vector<float>& found) {

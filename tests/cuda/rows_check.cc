@@ -221,20 +221,11 @@ void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, in
   auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget target(*std::move(device), backend);
   constexpr int kLength = 700;  // beyond a segment
-  const AttentionCase c{.name = "rows",
-                        .num_heads = 2 * group,
-                        .num_kv_heads = 2,
-                        .head_dim = head_dim,
-                        .v_head_dim = head_dim,
-                        .block_size = block_size,
-                        .compute = dtype,
-                        .kv = dtype,
-                        .scale = 0.125f,
-                        .fusions = kAll};
+  AttentionCase c = GroupedCase(/*num_kv_heads=*/2, group, head_dim, dtype);
+  c.block_size = block_size;
+  c.fusions = kAll;
   AttentionRunner runner(c, target, /*seed=*/9);
-  Random random(/*seed=*/3);
-  std::vector<int32_t> ids(kLength);
-  for (int32_t& id : ids) id = static_cast<int32_t>(random.Below(kAttentionTableRows));
+  const std::vector<int32_t> ids = SomeIds(kLength, /*seed=*/3);
   const int64_t width = runner.output_width();
   const auto in_pieces_of = [&](int row, int size, int others) {
     std::vector<float> all;
@@ -279,20 +270,11 @@ void CheckCrowdedAttention(Report& report, int head_dim, int group, int kv_heads
   constexpr int kRows = 140;
   constexpr int kPrompt = 505;  // decode steps go on beyond a segment
   constexpr int kLength = 520;
-  AttentionRunner runner({.name = "crowd",
-                          .num_heads = kv_heads * group,
-                          .num_kv_heads = kv_heads,
-                          .head_dim = head_dim,
-                          .v_head_dim = head_dim,
-                          .compute = DType::kF16,
-                          .kv = DType::kF16,
-                          .scale = 0.125f,
-                          .fusions = kAll,
-                          .max_rows = kRows},
-                         target, /*seed=*/9);
-  Random random(/*seed=*/3);
-  std::vector<int32_t> ids(kLength);
-  for (int32_t& id : ids) id = static_cast<int32_t>(random.Below(kAttentionTableRows));
+  AttentionCase c = GroupedCase(kv_heads, group, head_dim, DType::kF16);
+  c.fusions = kAll;
+  c.max_rows = kRows;
+  AttentionRunner runner(c, target, /*seed=*/9);
+  const std::vector<int32_t> ids = SomeIds(kLength, /*seed=*/3);
   const int64_t width = runner.output_width();
   std::vector<float> alone;
   runner.Start(0, ids);

@@ -151,6 +151,23 @@ std::vector<AttentionCase> AttentionCases() {
 #endif
 }
 
+AttentionCase GroupedCase(int num_kv_heads, int group, int head_dim, DType dtype) {
+  return {.num_heads = num_kv_heads * group,
+          .num_kv_heads = num_kv_heads,
+          .head_dim = head_dim,
+          .v_head_dim = head_dim,
+          .compute = dtype,
+          .kv = dtype,
+          .scale = 0.125f};
+}
+
+std::vector<int32_t> SomeIds(int count, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> ids(count);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random.Below(kAttentionTableRows));
+  return ids;
+}
+
 bool TakesTiles(const AttentionCase& c, const Target& target) {
   return target.name().starts_with("amx") && c.kv == DType::kBF16 && c.head_dim % 32 == 0 &&
          c.v_head_dim % 16 == 0 && c.block_size % 16 == 0;

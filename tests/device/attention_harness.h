@@ -39,6 +39,12 @@ struct AttentionCase {
 
 std::vector<AttentionCase> AttentionCases();
 
+// `group` query heads for each KV head, all of one size and type.
+AttentionCase GroupedCase(int num_kv_heads, int group, int head_dim, DType dtype);
+
+// Ids of the table.
+std::vector<int32_t> SomeIds(int count, uint64_t seed);
+
 // Whether the target's attention rounds queries and weights to bf16 (tile_attention.h) and so is
 // not to the bits of the reference: with AMX, where a case's cache and sizes fit its tiles.
 bool TakesTiles(const AttentionCase& attention_case, const Target& target);

@@ -14,13 +14,6 @@ namespace {
 
 constexpr bool kFinished = true;
 
-std::vector<int32_t> SomeIds(int count, uint64_t seed) {
-  Random random(seed);
-  std::vector<int32_t> ids(count);
-  for (int32_t& id : ids) id = static_cast<int32_t>(random.Below(kAttentionTableRows));
-  return ids;
-}
-
 // The output of a sequence alone, in pieces of these sizes (the last is whatever is left).
 std::vector<float> RunAlone(AttentionRunner& runner, int row, const std::vector<int32_t>& ids,
                             std::vector<int> sizes) {

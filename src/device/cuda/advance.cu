@@ -40,12 +40,6 @@ __device__ void WriteLogprobs(const TokenLogprobs& from, TokenLogprobs* to) {
   WriteWords(from, to, kHead + 2 * from.num_top);
 }
 
-// `bytes` further on in the ring.
-template <typename T>
-__device__ T* AtEntry(T* first, int64_t bytes) {
-  return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(first) + bytes);
-}
-
 __global__ void __launch_bounds__(kMaxThreads)
     AdvanceKernel(AdvanceArgs args, bool early, DrawArgs draw, StepState state) {
   LetNextStart();

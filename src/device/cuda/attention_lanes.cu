@@ -78,6 +78,9 @@ struct UnitTokens {
   }
 };
 
+// exp of a difference of scores: what it weighs is rounded to 16 bits.
+__device__ inline float FastExp(float x) { return Exp2(x * kLog2E); }
+
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
 
 // 8 neighbouring 16-bit elements.

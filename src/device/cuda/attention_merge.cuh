@@ -16,12 +16,6 @@ namespace spry::cuda {
 inline constexpr int kStrandStep = kStrands * kTileKeys;       // positions
 inline constexpr int kStrandTiles = kKvSegment / kStrandStep;  // at most
 
-__device__ inline float Exp2(float x) {
-  float value;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
-  return value;
-}
-
 // What is known of a softmax after some positions: the largest score, counted in exponents of 2,
 // and the sum of 2^(score - max). Where no position may be seen: -infinity and 0. No initialisers,
 // since shared memory has none.

@@ -13,14 +13,6 @@ namespace spry::cuda {
 
 inline constexpr int kTileKeys = 16;
 
-// exp of a difference of scores, by the instruction: what it weighs is rounded to 16 bits.
-__device__ inline float FastExp(float x) {
-  constexpr float kLog2E = 1.44269504f;
-  float value;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x * kLog2E));
-  return value;
-}
-
 // Where the keys and values of one request and KV head lie.
 template <typename T>
 struct KvRows {

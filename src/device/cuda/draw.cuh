@@ -7,6 +7,7 @@
 
 #include "device/cuda/block_reduce.cuh"
 #include "device/cuda/draw.h"
+#include "device/cuda/element.cuh"
 #include "device/cuda/packed_logit.cuh"
 #include "ops/advance.h"
 #include "ops/random.h"
@@ -87,11 +88,6 @@ struct DrawFilter {
     const float most = Exp2(fabsf(power) * kSlack + (power + offset));
     const float u = __uint_as_float(first_bits >> 9 | 0x3f800000u | kUnknown);
     return !(0x1.fffffep0f - u > most);
-  }
-  __device__ static float Exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
   }
 };
 

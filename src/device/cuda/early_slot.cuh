@@ -30,18 +30,21 @@ __device__ T LoadNow(const T* from) {
   return value;
 }
 
+// `bytes` further on in a ring.
+template <typename T>
+__device__ T* AtEntry(T* first, int64_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(first) + bytes);
+}
+
 __device__ inline StepSlot SlotOfStep(const StepRings& rings, uint64_t step) {
   const int64_t bytes = static_cast<int64_t>(step % rings.size) * rings.slot_bytes;
-  const auto further = [bytes]<typename T>(T* at) {
-    return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(at) + bytes);
-  };
   StepSlot slot = rings.first_slot;
-  slot.header = further(slot.header);
-  slot.rows = further(slot.rows);
-  slot.token_ids = further(slot.token_ids);
-  slot.joins = further(slot.joins);
-  slot.block_writes = further(slot.block_writes);
-  slot.rule_copies = further(slot.rule_copies);
+  slot.header = AtEntry(slot.header, bytes);
+  slot.rows = AtEntry(slot.rows, bytes);
+  slot.token_ids = AtEntry(slot.token_ids, bytes);
+  slot.joins = AtEntry(slot.joins, bytes);
+  slot.block_writes = AtEntry(slot.block_writes, bytes);
+  slot.rule_copies = AtEntry(slot.rule_copies, bytes);
   return slot;
 }
 
