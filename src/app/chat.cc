@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -182,7 +183,10 @@ Result<int> RunChat(const ChatFlags& flags) {
   SamplingParams asked = DefaultChatSampling({});
   flags.sampling.Overlay(asked);
   SPRY_RETURN_IF_ERROR(CheckRanges(asked));  // before the model is loaded
-  SPRY_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags.device, flags.model));
+  ModelFlags model_flags = flags.model;
+  // People who ask twice want to hear something else.
+  if (!model_flags.seed) model_flags.engine.seed = std::random_device()();
+  SPRY_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags.device, model_flags));
   if (model.tokenizer == nullptr || !model.chat_template) {
     return InvalidArgument(fmt::format("{}: it has no {}, which a chat needs; try spry generate",
                                        flags.model.model,

@@ -47,9 +47,14 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--no-cache-prompt", "use --no-enable-prefix-caching"},
     {"--enforce-eager", "use --graph-mode none"},
     {"-p", "use --prompt"},
+    {"-n", "use --max-tokens for tokens, --n for answers"},
     {"--n-predict", "use --max-tokens"},
     {"--temp", "use --temperature"},
     {"--trust-remote-code", kLeaveOut},
+    {"--jinja", kLeaveOut},
+    {"-fa", kLeaveOut},
+    {"--flash-attn", kLeaveOut},
+    {"--api-server-count", kLeaveOut},
     {"--no-mmap", kLeaveOut},
     {"--tensor-parallel-size", kNotYet},
     {"-tp", kNotYet},
@@ -71,6 +76,27 @@ std::string_view FlagOf(std::string_view argument) {
 std::string_view InsteadOf(std::string_view argument) {
   const auto* found = std::ranges::find(kForeignFlags, FlagOf(argument), &ForeignFlag::flag);
   return found == std::end(kForeignFlags) ? std::string_view() : found->instead;
+}
+
+bool Has(const CLI::App& command, const std::string& flag) {
+  return command.get_option_no_throw(flag) != nullptr;
+}
+
+// What to type in `command`, or empty. A flag that it lacks as well is no advice.
+std::string Advice(const CLI::App& command, std::string_view argument) {
+  constexpr std::string_view kUse = "use ";
+  std::string dashed(FlagOf(argument));
+  std::ranges::replace(dashed, '_', '-');
+  if (dashed != FlagOf(argument) && Has(command, dashed)) return fmt::format("{}{}", kUse, dashed);
+  const std::string_view instead = InsteadOf(argument);
+  if (!instead.starts_with(kUse)) return std::string(instead);
+  const std::string_view flag = instead.substr(kUse.size());
+  return Has(command, std::string(flag.substr(0, flag.find(' ')))) ? std::string(instead) : "";
+}
+
+std::string NoFlag(std::string_view argument, std::string_view advice) {
+  return fmt::format("there is no flag {}{}{}", FlagOf(argument), advice.empty() ? "" : "; ",
+                     advice);
 }
 
 // The program and the commands that were understood.
@@ -112,8 +138,10 @@ std::vector<std::string_view> LeftOver(const CLI::App& parser,
 std::string Message(const CLI::App& parser, const CLI::ParseError& error,
                     std::span<const char* const> arguments) {
   const std::vector<std::string_view> left = LeftOver(parser, arguments);
+  const CLI::App& command = *CommandsOf(parser).back();
   for (const std::string_view argument : left) {
-    if (!InsteadOf(argument).empty()) return ExplainFlag(argument);
+    const std::string advice = Advice(command, argument);
+    if (!advice.empty() || !InsteadOf(argument).empty()) return NoFlag(argument, advice);
   }
   const std::string what = error.what();
   const bool has_extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -121,7 +149,7 @@ std::string Message(const CLI::App& parser, const CLI::ParseError& error,
   const bool lacks_command = what.find("subcommand is required") != std::string::npos;
   if (!left.empty() && (lacks_command || has_extras)) {
     const std::string_view first = left.front();
-    if (first.starts_with('-')) return ExplainFlag(first);
+    if (first.starts_with('-')) return NoFlag(first, "");
     if (lacks_command)
       return fmt::format("there is no command '{}'; {}", first, NextCommands(parser));
     return fmt::format(
@@ -135,11 +163,7 @@ std::string Message(const CLI::App& parser, const CLI::ParseError& error,
 
 }  // namespace
 
-std::string ExplainFlag(std::string_view argument) {
-  const std::string_view instead = InsteadOf(argument);
-  return fmt::format("there is no flag {}{}{}", FlagOf(argument), instead.empty() ? "" : "; ",
-                     instead);
-}
+std::string ExplainFlag(std::string_view argument) { return NoFlag(argument, InsteadOf(argument)); }
 
 std::string ExplainError(const CLI::App& parser, const CLI::ParseError& error,
                          std::span<const char* const> arguments) {

@@ -219,8 +219,8 @@ void AddModelFlags(CLI::App& parser, ModelFlags& flags) {
   parser
       .add_option_function<uint64_t>(
           "--seed", set_seed,
-          "Seed of dummy weights, of benchmark prompts, and of requests that bring none, which "
-          "generate and chat hand to each request [0]")
+          "Seed of dummy weights, of benchmark prompts, and of requests that bring none; generate "
+          "and chat hand it to each request [0, and each request draws its own; chat: random]")
       ->check(AtLeast(uint64_t{0}))
       ->type_name("UINT")
       ->group(group);

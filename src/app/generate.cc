@@ -242,7 +242,7 @@ void AddPromptFlags(CLI::App& parser, std::vector<PromptSource>& sources) {
 
 void AddOutputFlags(CLI::App& parser, GenerateFlags& flags) {
   const char* group = "Output";
-  parser.add_option("-n,--n", flags.sampling.n, "Answers to each prompt, up to 128 [1]")
+  parser.add_option("--n", flags.sampling.n, "Answers to each prompt, up to 128 [1]")
       ->check(ForSampling<int>(&SamplingParams::n))
       ->group(group);
   CLI::Option* json =

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <cstring>
 #include <set>
 
 namespace spry {
@@ -11,8 +13,16 @@ namespace {
 
 namespace json = boost::json;
 
+// In the order of layers: 2 before 10.
+void SortByName(std::vector<WeightHandle>& tensors) {
+  std::ranges::sort(tensors, [](const WeightHandle& a, const WeightHandle& b) {
+    return strverscmp(a.name.c_str(), b.name.c_str()) < 0;
+  });
+}
+
 std::vector<WeightHandle> TensorsOf(const Checkpoint& checkpoint, const ModelPlan* plan) {
   std::vector<WeightHandle> tensors = checkpoint.weights->List();
+  SortByName(tensors);
   if (!tensors.empty() || plan == nullptr) return tensors;
   // A tied embedding is used twice; what is computed, as the angles of rope, is no tensor of a
   // file.

@@ -139,7 +139,10 @@ Result<Checkpoint> OpenAsStored(const fs::path& path, const CheckpointOptions& o
   }
   if (is_folder) return OpenHuggingFace(path);
   if (path.extension() == ".gguf") return OpenGguf(path);
-  return InvalidArgument(fmt::format("{}: expected a model folder or a .gguf file", path.string()));
+  return InvalidArgument(
+      fmt::format("{}: expected a model folder or a .gguf file; "
+                  "a config.json alone goes with --load-format dummy",
+                  path.string()));
 }
 
 }  // namespace

@@ -70,6 +70,17 @@ TEST_F(ChatTest, WithoutMaxTokensAnAnswerMayFillTheModel) {
   EXPECT_THAT(r.err, HasSubstr("cut at its length limit"));
 }
 
+TEST_F(ChatTest, WithoutASeedARunAnswersInItsOwnWay) {
+  const auto answer = [this](const std::string& flags) {
+    const ProgramResult r = Shell(
+        "echo hello | \"$SPRY\" chat m --load-format dummy --device cpu --max-tokens 40 " + flags);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return r.out;
+  };
+  EXPECT_NE(answer(""), answer(""));
+  EXPECT_EQ(answer("--seed 0"), answer("--seed 0"));
+}
+
 TEST_F(ChatTest, WhatCannotBeAnsweredIsSaidAndNotKept) {
   SetTemplate(
       "{% if messages[-1].content == 'bad' %}{{ raise_exception('not today') }}{% endif %}"

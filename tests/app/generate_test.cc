@@ -96,7 +96,7 @@ TEST_F(GenerateTest, ChoicesAreLinesOfTheirOwn) {
     EXPECT_EQ(lines[i].at("choice"), i < 3 ? i : 0);
     EXPECT_EQ(Ids(lines[i]), i < 3 ? Expected({5, 6, 7}, 2) : Expected({8}, 1));
   }
-  const ProgramResult text = Generate("--input in.jsonl -n 2");
+  const ProgramResult text = Generate("--input in.jsonl --n 2");
   const std::string long_answer = JoinedIds(Expected({5, 6, 7}, 2)) + "\n";
   const std::string short_answer = JoinedIds(Expected({8}, 1)) + "\n";
   EXPECT_EQ(text.out, "== in.jsonl:1, answer 1\n" + long_answer + "== in.jsonl:1, answer 2\n" +

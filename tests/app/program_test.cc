@@ -61,6 +61,11 @@ TEST_F(ProgramTest, WhatIsUnknownIsNamed) {
            // Another server's flags.
            {"serve --model m --port 1", "there is no flag --model; name the model without a flag"},
            {"serve m --ctx-size 9", "there is no flag --ctx-size; use --max-model-len"},
+           {"serve m --jinja", "there is no flag --jinja; spry needs no such flag"},
+           {"serve m --temp 1", "there is no flag --temp (see spry serve --help)"},
+           {"generate m --temp 1", "there is no flag --temp; use --temperature"},
+           {"generate m --max_tokens=1", "there is no flag --max_tokens; use --max-tokens"},
+           {"generate m -n 1", "there is no flag -n; use --max-tokens for tokens, --n for answers"},
            {"serve m --enforce-eager", "use --graph-mode none (see spry serve --help)"},
            {"serve m --tensor-parallel-size=2", "there is no flag --tensor-parallel-size; spry"},
            {"generate m --max-model-len 4k", "'4k' must be a whole number from 2 to"},
