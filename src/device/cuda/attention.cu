@@ -277,6 +277,7 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
   args.heads = HeadsOfBlock(args.group);
   args.head_blocks = args.group / args.heads;
   args.plans_tiles = PlansTiles(context.program(), op);
+  args.taker = TakeRows(op, HandOver::kInDecode, context);
   args.scratch =
       MapAttentionScratch(context.program(), context.limits(), context.attention_scratch());
   const bool wide = args.cache.head_dim == 128;

@@ -13,9 +13,22 @@
 #include "device/cuda/attention_decode.h"
 #include "device/cuda/attention_decode_unit.cuh"
 #include "device/cuda/overlap.cuh"
+#include "device/cuda/packed_rows.cuh"
 #include "ops/attention/attention.h"
 
 namespace spry::cuda {
+
+// Where a unit's outputs go.
+template <typename T, typename Shape>
+struct UnitOutput {
+  const InputPlace& place;
+  int32_t first_column;  // of the unit's first head
+
+  __device__ void Put(int head, int d, float value) const {
+    place.PutOne(static_cast<int32_t>(blockIdx.y), first_column + head * Shape::kDim + d,
+                 FromFloat<T>(value));
+  }
+};
 
 // Part of a row whose segments are spread over blocks.
 __device__ inline void StorePart(const DecodeArgs& args, int32_t unit, int32_t segment, int head,
@@ -30,7 +43,8 @@ __device__ inline void StorePart(const DecodeArgs& args, int32_t unit, int32_t s
 
 // The last block of a unit to come here merges all its segments.
 template <typename T, typename Shape>
-__device__ void MergeParts(const DecodeArgs& args, int32_t unit, int32_t num_segments, T* out) {
+__device__ void MergeParts(const DecodeArgs& args, int32_t unit, int32_t num_segments,
+                           const UnitOutput<T, Shape>& out) {
   constexpr int kDim = Shape::kDim;
   __shared__ bool is_last;
   __threadfence();
@@ -74,16 +88,16 @@ __device__ void MergeParts(const DecodeArgs& args, int32_t unit, int32_t num_seg
       }
     }
     using Space = StrandSpace<kDim, Shape::kRows>;
-    T* head = out + i / kDim * kDim;
     const float share = 1.0f / merged.sum;
-    head[Space::ElementOf(i % kDim)] = FromFloat<T>(total.x * share);
-    head[Space::ElementOf(i % kDim + 1)] = FromFloat<T>(total.y * share);
+    out.Put(i / kDim, Space::ElementOf(i % kDim), total.x * share);
+    out.Put(i / kDim, Space::ElementOf(i % kDim + 1), total.y * share);
   }
 }
 
 template <typename T, typename Shape>
 __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
     DecodeKernel(const __grid_constant__ DecodeArgs args, bool writes_kv,
+                 const __grid_constant__ InputPlace place,
                  const __grid_constant__ StepState state) {
   constexpr int kDim = Shape::kDim;
   LetNextStart();
@@ -114,10 +128,10 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   if (writes_kv) strands.Start(first_segment);
   AwaitPrevious();
   if (!writes_kv) strands.Start(first_segment);
-  T* out = reinterpret_cast<T*>(args.out.data) + t * args.out.stride + y * heads * kDim;
+  const UnitOutput<T, Shape> out{place, y * heads * kDim};
   if (row < 0) {
     for (int i = Shape::Thread(); first_segment == 0 && i < heads * kDim; i += Shape::kThreads) {
-      out[i] = FromFloat<T>(0.0f);
+      out.Put(0, i, 0.0f);
     }
     return;
   }
@@ -139,9 +153,7 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   }
   // Seldom used, so in shared memory, not in registers.
   __shared__ OwnKv<T> lasts[Shape::kUnits];
-  __shared__ T* outs[Shape::kUnits];
   lasts[Shape::Unit()] = own;
-  outs[Shape::Unit()] = out;
   __syncwarp();
   UnitWork<T, Shape> work{.query = query,
                           .own = &lasts[Shape::Unit()],
@@ -159,10 +171,8 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
       [&](int32_t segment, int head, int place, const SoftmaxPart& part, const float4& output) {
         StorePart(args, unit, segment, head, place, part, output);
       },
-      [&](int head, int d, float output) {
-        outs[Shape::Unit()][head * kDim + d] = FromFloat<T>(output);
-      });
-  if (spread) MergeParts<T, Shape>(args, unit, num_segments, outs[Shape::Unit()]);
+      [&](int head, int d, float output) { out.Put(head, d, output); });
+  if (spread) MergeParts<T, Shape>(args, unit, num_segments, out);
 }
 
 template <typename T, typename Shape>
@@ -177,7 +187,8 @@ void LaunchUnits(const DecodeArgs& args, const StepState& state, const LaunchCon
   LaunchOverlapped(context,
                    {.blocks = dim3(CeilDiv(heads, Shape::kUnits), context.shape.tokens, splits),
                     .threads = Shape::kBlockThreads},
-                   DecodeKernel<T, Shape>, args, writes_kv, state);
+                   DecodeKernel<T, Shape>, args, writes_kv,
+                   PlaceOf(args.taker, args.out, context.shape.tokens, context), state);
 }
 
 // The most warps with which every unit runs at once.

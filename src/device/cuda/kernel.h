@@ -84,6 +84,14 @@ struct StepRings {
 
 struct MemoryPlan;
 
+// In which launches an op packs the rows that it makes (row_taker.h).
+enum class HandOver { kNever, kInDecode, kAlways };
+
+struct HandedRows {
+  std::byte* packed = nullptr;
+  HandOver when = HandOver::kNever;
+};
+
 // What binders may use. Lives as long as the executable; everything handed out stays valid with it.
 class BindContext {
  public:
@@ -111,6 +119,10 @@ class BindContext {
   std::byte* attention_scratch() const { return regions_.attention; }
   std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
 
+  // Ops are bound in order: who makes a buffer says so before who reads it asks.
+  void Hand(BufferId made, const HandedRows& rows) { handed_[made.value()] = rows; }
+  const HandedRows& Handed(BufferId made) const { return handed_[made.value()]; }
+
   // Copies `args` to where they stay.
   template <typename T>
   const T* Keep(T args) {
@@ -126,6 +138,7 @@ class BindContext {
   Regions regions_;
   StepRings rings_;
   std::vector<std::byte*> kv_layers_;
+  std::vector<HandedRows> handed_;  // by buffer
   std::deque<std::shared_ptr<const void>> kept_;
 };
 

@@ -14,6 +14,19 @@ bool IsStreamed(int64_t outputs, int64_t depth, bool warpgroups) {
          depth >= kMinStreamDepth && outputs * depth >= kMinStreamElements;
 }
 
+bool StreamsWhole(int64_t outputs, bool makes_floats, const LaunchContext& context) {
+  return makes_floats || outputs / kTileOutputs >= context.processors * kMinWholeGroups;
+}
+
+int32_t StreamEights(int64_t outputs, bool makes_floats, int32_t rows,
+                     const LaunchContext& context) {
+  const bool exchanges = !StreamsWhole(outputs, makes_floats, context);
+  if (rows > kMaxStreamRows || (exchanges && (rows < kMinSplitRows || context.clusters == 0))) {
+    return 0;
+  }
+  return rows <= 16 ? 2 : rows <= 32 ? 4 : 8;
+}
+
 bool IsResident(int64_t outputs, int64_t depth, bool warpgroups) {
   return warpgroups && outputs % kResidentOutputs == 0 && !IsStreamed(outputs, depth, warpgroups) &&
          (depth == kResidentDepth || depth == kResidentDepth * kResidentBlocks);
