@@ -242,8 +242,9 @@ template <typename T, int kDim>
 void LaunchAttention(const void* kept, const StepState& state, const LaunchContext& context) {
   const AttentionArgs& args = ArgsAs<AttentionArgs>(kept);
   const LaunchShape& shape = context.shape;
+  if (!shape.decode || args.rope_table == nullptr) LaunchFolded(args.rope, state, context);
   if (shape.decode) return LaunchDecode<T>(args, state, context);
-  if (args.write_kv.launch != nullptr) args.write_kv.launch(args.write_kv.args, state, context);
+  LaunchFolded(args.write_kv, state, context);
   TileSizes sizes{.per_tile = kBlockRows / args.heads, .few_per_tile = kFewRows / args.heads};
   const int32_t head_blocks = args.cache.num_kv_heads * args.head_blocks;
   // Only where a step is so small: many blocks keep the card busy however few of their rows work.
@@ -277,6 +278,10 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
   args.heads = HeadsOfBlock(args.group);
   args.head_blocks = args.group / args.heads;
   args.plans_tiles = PlansTiles(context.program(), op);
+  const RopeParams rope = op.params.As<AttentionParams>().rope;
+  if (rope.rotary_dim == args.cache.head_dim && !rope.interleaved) {
+    args.rope_table = context.Floats(op.weights[op.weights.size() - 1]);
+  }
   args.taker = TakeRows(op, HandOver::kInDecode, context);
   args.scratch =
       MapAttentionScratch(context.program(), context.limits(), context.attention_scratch());

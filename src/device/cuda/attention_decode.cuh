@@ -22,11 +22,10 @@ namespace spry::cuda {
 template <typename T, typename Shape>
 struct UnitOutput {
   const InputPlace& place;
-  int32_t first_column;  // of the unit's first head
+  T* first;  // of the unit's first head
 
   __device__ void Put(int head, int d, float value) const {
-    place.PutOne(static_cast<int32_t>(blockIdx.y), first_column + head * Shape::kDim + d,
-                 FromFloat<T>(value));
+    first[place.Index(head * Shape::kDim + d)] = FromFloat<T>(value);
   }
 };
 
@@ -128,32 +127,41 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   if (writes_kv) strands.Start(first_segment);
   AwaitPrevious();
   if (!writes_kv) strands.Start(first_segment);
-  const UnitOutput<T, Shape> out{place, y * heads * kDim};
+  T* first_out = place.RowFrom<T>(t, y * heads * kDim);
   if (row < 0) {
     for (int i = Shape::Thread(); first_segment == 0 && i < heads * kDim; i += Shape::kThreads) {
-      out.Put(0, i, 0.0f);
+      UnitOutput<T, Shape>{place, first_out}.Put(0, i, 0.0f);
     }
     return;
   }
   if (first_segment >= num_segments) return;
-  const Query<T, kDim> query(reinterpret_cast<const T*>(args.q.data) + t * args.q.stride +
-                             (y * heads + min(LaneRows<T, kDim>::Group(), heads - 1)) * kDim);
+  const T* queries = reinterpret_cast<const T*>(args.q.data) + t * args.q.stride + y * heads * kDim;
   const int32_t own_block = block_table[position >> args.block_shift];
   const int32_t own_offset = position & ((1 << args.block_shift) - 1);
   OwnKv<T> own{cache.Key<T>(own_block, own_offset, kv_head),
                cache.Value<T>(own_block, own_offset, kv_head)};
   if (writes_kv) {
-    const OwnKv<T> made{
-        reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim,
-        reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim};
+    OwnKv<T> made{reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim,
+                  reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim};
+    if (args.rope_table != nullptr) {
+      __shared__ RotatedHeads<T, kDim, Shape::kRows> rotated[Shape::kUnits];
+      RotatedHeads<T, kDim, Shape::kRows>& mine = rotated[Shape::Unit()];
+      mine.template Fill<Shape>(args.rope_table + int64_t{position} * kDim, queries, heads, made.k);
+      Shape::Sync();
+      queries = mine.queries[0];
+      made.k = mine.key;
+    }
     if (Shape::Warp() == 0 && first_segment == 0) {
       made.template Write<kDim>(const_cast<T*>(own.k), const_cast<T*>(own.v));
     }
     own = made;
   }
+  const Query<T, kDim> query(queries + min(LaneRows<T, kDim>::Group(), heads - 1) * kDim);
   // Seldom used, so in shared memory, not in registers.
   __shared__ OwnKv<T> lasts[Shape::kUnits];
+  __shared__ T* outs[Shape::kUnits];
   lasts[Shape::Unit()] = own;
+  outs[Shape::Unit()] = first_out;
   __syncwarp();
   UnitWork<T, Shape> work{.query = query,
                           .own = &lasts[Shape::Unit()],
@@ -171,8 +179,12 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
       [&](int32_t segment, int head, int place, const SoftmaxPart& part, const float4& output) {
         StorePart(args, unit, segment, head, place, part, output);
       },
-      [&](int head, int d, float output) { out.Put(head, d, output); });
-  if (spread) MergeParts<T, Shape>(args, unit, num_segments, out);
+      [&](int head, int d, float output) {
+        UnitOutput<T, Shape>{place, outs[Shape::Unit()]}.Put(head, d, output);
+      });
+  if (spread) {
+    MergeParts<T, Shape>(args, unit, num_segments, {place, outs[Shape::Unit()]});
+  }
 }
 
 template <typename T, typename Shape>

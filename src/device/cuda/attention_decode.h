@@ -13,6 +13,8 @@ struct DecodeArgs : AttentionInputs {
   float scale_log2 = 1.0f;  // of scores, to exponents of 2
   AttentionScratch scratch;
   RowTaker taker;  // of out, in a decode step
+  // A decode step rotates whole heads by it, halves with halves; null: rope is a launch before.
+  const float* rope_table = nullptr;
 };
 
 // T: F16 or Bf16, of activations and cache. Heads of 64 or 128.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "device/cuda/attention_strand.cuh"
+#include "device/cuda/rope.cuh"
 
 namespace spry::cuda {
 
@@ -155,10 +156,36 @@ struct Query {
 
   __device__ uint4 Chunk(int c) const {
     uint4 value;
-    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                  : "l"(chunks + c * 32));
     return value;
+  }
+};
+
+// The heads of a unit and its own key, rotated, where a decode step does that itself.
+template <typename T, int kDim, int kHeads>
+struct RotatedHeads {
+  __align__(16) T queries[kHeads][kDim];
+  __align__(16) T key[kDim];
+
+  // `angles`: the position's row of the table. By all threads of the unit; a barrier must follow.
+  template <typename Shape>
+  __device__ void Fill(const float* angles, const T* from_queries, int heads, const T* from_key) {
+    constexpr int kRun = 8;
+    constexpr int kRuns = kDim / 2 / kRun;  // of half a head
+    for (int i = Shape::Thread(); i < (heads + 1) * kRuns; i += Shape::kThreads) {
+      const int head = i / kRuns;
+      const int first = i % kRuns * kRun;
+      const T* from = (head < heads ? from_queries + head * kDim : from_key) + first;
+      auto firsts = *reinterpret_cast<const Run<T, kRun>*>(from);
+      auto seconds = *reinterpret_cast<const Run<T, kRun>*>(from + kDim / 2);
+      Rotate(firsts, seconds, *reinterpret_cast<const Run<float, kRun>*>(angles + first),
+             *reinterpret_cast<const Run<float, kRun>*>(angles + kDim / 2 + first));
+      T* to = (head < heads ? queries[head] : key) + first;
+      *reinterpret_cast<Run<T, kRun>*>(to) = firsts;
+      *reinterpret_cast<Run<T, kRun>*>(to + kDim / 2) = seconds;
+    }
   }
 };
 

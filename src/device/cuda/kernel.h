@@ -41,6 +41,12 @@ struct BoundLaunch {
   const void* args = nullptr;  // kept by the BindContext's owner
 };
 
+// What an op has folded in and its kernel does not do itself; nothing where there is none.
+inline void LaunchFolded(const BoundLaunch& folded, const StepState& state,
+                         const LaunchContext& context) {
+  if (folded.launch != nullptr) folded.launch(folded.args, state, context);
+}
+
 // A Tensor with its address on the card: element (r, c) at data[(r * stride + c) * size of dtype].
 struct Matrix {
   std::byte* data = nullptr;
@@ -170,6 +176,7 @@ Result<BoundLaunch> BindLayerNorm(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindRmsNorm(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindRope(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindFoldedRope(const OpRecord& attention, BindContext& context);
 Result<BoundLaunch> BindActivation(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindGatedActivation(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindAdd(const OpRecord& op, BindContext& context);

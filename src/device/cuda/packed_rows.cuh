@@ -37,16 +37,17 @@ struct InputPlace {
     }
     PutPacked(data + Block(row, column) * kPackedBlockBytes, row % 8, column, bits);
   }
-  // One element.
+  // Where the elements of a row from `column` on lie, a multiple of kTileDepth: element i at
+  // Index(i).
   template <typename T>
-  __device__ void PutOne(int32_t row, int32_t column, T value) const {
-    if (eights == 0) {
-      reinterpret_cast<T*>(data)[row * stride + column] = value;
-      return;
-    }
-    std::byte* block = data + Block(row, column) * kPackedBlockBytes;
-    reinterpret_cast<T*>(block)[column % 8 / 2 * (kCoreBytes / 2) + row % 8 * 8 +
-                                column % kTileDepth / 8 * 2 + column % 2] = value;
+  __device__ T* RowFrom(int32_t row, int32_t column) const {
+    if (eights == 0) return reinterpret_cast<T*>(data) + row * stride + column;
+    return reinterpret_cast<T*>(data + Block(row, column) * kPackedBlockBytes + row % 8 * 16);
+  }
+  __device__ int32_t Index(int32_t i) const {
+    if (eights == 0) return i;
+    return i / kTileDepth * (eights * kPackedBlockBytes / 2) + i % 8 / 2 * (kCoreBytes / 2) +
+           i % kTileDepth / 8 * 2 + i % 2;
   }
 
  private:

@@ -44,9 +44,11 @@ RowTaker TakeRows(const OpRecord& maker, HandOver when, BindContext& context) {
   const WeightMatrix weight = context.Weight(user->weights[0]);
   const bool shares_depth =
       IsResident(weight.rows, weight.columns, warpgroups) && weight.columns > kResidentDepth;
-  if (!weight.tiled || !(shares_depth || IsStreamed(weight.rows, weight.columns, warpgroups))) {
-    return {};
-  }
+  // A linear packs what it makes where it is resident, which it is in every launch in which one
+  // that shares its depth is; streamed ones take packed rows in others too.
+  const bool streamed =
+      maker.id != OpId::kLinear && IsStreamed(weight.rows, weight.columns, warpgroups);
+  if (!weight.tiled || !(shares_depth || streamed)) return {};
   // A linear may make packed rows from packed rows: those are in region 0.
   std::byte* packed = context.packed_rows(maker.id == OpId::kLinear ? 1 : 0);
   context.Hand(made.buffer, {.packed = packed, .when = when});
