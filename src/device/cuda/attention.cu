@@ -46,6 +46,7 @@ struct ManyRowsSpace {
 template <typename T, int kDim>
 struct FewRowsSpace {
   StrandSpace<kDim, kFewRows> strands;
+  UnitHeads<T, kDim, kFewRows> heads;
   OwnKv<T> last;
 };
 template <typename T, int kDim>
@@ -108,15 +109,16 @@ __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, cons
   const T* last = kv.keys + kv.BlockOf(rows.tile.End() - 1) * kv.block_elements +
                   ((rows.tile.End() - 1) & ((1 << kv.block_shift) - 1)) * kDim;
   space.last = {last, last + kv.value_distance};
-  __syncwarp();
-  UnitWork<T, Shape> work{.query = Query<T, kDim>(QueryOf<T>(
-                              args, rows, min(LaneRows<T, kDim>::Group(), num_rows - 1))),
-                          .own = &space.last,
-                          .num_rows = num_rows,
-                          .shortest = static_cast<uint32_t>(rows.tile.position + 1),
-                          .scale = args.scale_log2,
-                          .first_segment = 0,
-                          .segment_step = 1};
+  space.heads.template Fetch<Shape>(num_rows, [&](int row) { return QueryOf<T>(args, rows, row); });
+  Shape::Sync();
+  UnitWork<T, Shape> work{
+      .query = Query<T, kDim>(space.heads.queries[min(LaneRows<T, kDim>::Group(), num_rows - 1)]),
+      .own = &space.last,
+      .num_rows = num_rows,
+      .shortest = static_cast<uint32_t>(rows.tile.position + 1),
+      .scale = args.scale_log2,
+      .first_segment = 0,
+      .segment_step = 1};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int row = min(2 * LaneRows<T, kDim>::Quad() + i, num_rows - 1);

@@ -140,27 +140,29 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   const int32_t own_offset = position & ((1 << args.block_shift) - 1);
   OwnKv<T> own{cache.Key<T>(own_block, own_offset, kv_head),
                cache.Value<T>(own_block, own_offset, kv_head)};
+  OwnKv<T> made = own;
   if (writes_kv) {
-    OwnKv<T> made{reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim,
-                  reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim};
-    if (args.rope_table != nullptr) {
-      __shared__ RotatedHeads<T, kDim, Shape::kRows> rotated[Shape::kUnits];
-      RotatedHeads<T, kDim, Shape::kRows>& mine = rotated[Shape::Unit()];
-      mine.template Fill<Shape>(args.rope_table + int64_t{position} * kDim, queries, heads, made.k);
-      Shape::Sync();
-      queries = mine.queries[0];
-      made.k = mine.key;
-    }
-    if (Shape::Warp() == 0 && first_segment == 0) {
-      made.template Write<kDim>(const_cast<T*>(own.k), const_cast<T*>(own.v));
-    }
-    own = made;
+    made = {reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim,
+            reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim};
   }
-  const Query<T, kDim> query(queries + min(LaneRows<T, kDim>::Group(), heads - 1) * kDim);
+  __shared__ UnitHeads<T, kDim, Shape::kRows> unit_heads[Shape::kUnits];
+  UnitHeads<T, kDim, Shape::kRows>& fetched = unit_heads[Shape::Unit()];
+  if (args.rope_table != nullptr) {
+    fetched.template FetchRotated<Shape>(args.rope_table + int64_t{position} * kDim, heads, queries,
+                                         made.k);
+    made.k = fetched.key;
+  } else {
+    fetched.template Fetch<Shape>(heads, [&](int row) { return queries + row * kDim; });
+  }
+  Shape::Sync();
+  if (writes_kv && Shape::Warp() == 0 && first_segment == 0) {
+    made.template Write<kDim>(const_cast<T*>(own.k), const_cast<T*>(own.v));
+  }
+  const Query<T, kDim> query(fetched.queries[min(LaneRows<T, kDim>::Group(), heads - 1)]);
   // Seldom used, so in shared memory, not in registers.
   __shared__ OwnKv<T> lasts[Shape::kUnits];
   __shared__ T* outs[Shape::kUnits];
-  lasts[Shape::Unit()] = own;
+  lasts[Shape::Unit()] = made;
   outs[Shape::Unit()] = first_out;
   __syncwarp();
   UnitWork<T, Shape> work{.query = query,

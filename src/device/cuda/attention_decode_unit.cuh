@@ -147,45 +147,59 @@ struct StrandSpace {
   }
 };
 
-// A lane's row of queries, read again for every tile: registers hold what is on its way instead.
-template <typename T, int kDim>
-struct Query {
-  const T* chunks;  // this lane's first
+// The query rows of a unit and its own key, where they have been fetched to.
+template <typename T, int kDim, int kRows>
+struct UnitHeads {
+  static constexpr int kRun = 8;
+  __align__(16) T queries[kRows][kDim];
+  __align__(16) T key[kDim];  // where it is rotated here
 
-  __device__ explicit Query(const T* row) : chunks(Pinned(row + LaneRows<T, kDim>::Quad() * 8)) {}
-
-  __device__ uint4 Chunk(int c) const {
-    uint4 value;
-    asm volatile("ld.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "l"(chunks + c * 32));
-    return value;
+  // By all threads of the unit, as the next one; a barrier must follow. row_of(row): where it is.
+  template <typename Shape, typename RowOf>
+  __device__ void Fetch(int rows, const RowOf& row_of) {
+    constexpr int kRuns = kDim / kRun;
+    for (int i = Shape::Thread(); i < rows * kRuns; i += Shape::kThreads) {
+      const int at = i % kRuns * kRun;
+      *reinterpret_cast<uint4*>(queries[i / kRuns] + at) =
+          *reinterpret_cast<const uint4*>(row_of(i / kRuns) + at);
+    }
   }
-};
-
-// The heads of a unit and its own key, rotated, where a decode step does that itself.
-template <typename T, int kDim, int kHeads>
-struct RotatedHeads {
-  __align__(16) T queries[kHeads][kDim];
-  __align__(16) T key[kDim];
-
-  // `angles`: the position's row of the table. By all threads of the unit; a barrier must follow.
+  // Queries, and the key, rotated. `angles`: the position's row of the table.
   template <typename Shape>
-  __device__ void Fill(const float* angles, const T* from_queries, int heads, const T* from_key) {
-    constexpr int kRun = 8;
+  __device__ void FetchRotated(const float* angles, int rows, const T* from_queries,
+                               const T* from_key) {
     constexpr int kRuns = kDim / 2 / kRun;  // of half a head
-    for (int i = Shape::Thread(); i < (heads + 1) * kRuns; i += Shape::kThreads) {
-      const int head = i / kRuns;
+    for (int i = Shape::Thread(); i < (rows + 1) * kRuns; i += Shape::kThreads) {
+      const int row = i / kRuns;
       const int first = i % kRuns * kRun;
-      const T* from = (head < heads ? from_queries + head * kDim : from_key) + first;
+      const T* from = (row < rows ? from_queries + row * kDim : from_key) + first;
       auto firsts = *reinterpret_cast<const Run<T, kRun>*>(from);
       auto seconds = *reinterpret_cast<const Run<T, kRun>*>(from + kDim / 2);
       Rotate(firsts, seconds, *reinterpret_cast<const Run<float, kRun>*>(angles + first),
              *reinterpret_cast<const Run<float, kRun>*>(angles + kDim / 2 + first));
-      T* to = (head < heads ? queries[head] : key) + first;
+      T* to = (row < rows ? queries[row] : key) + first;
       *reinterpret_cast<Run<T, kRun>*>(to) = firsts;
       *reinterpret_cast<Run<T, kRun>*>(to + kDim / 2) = seconds;
     }
+  }
+};
+
+// A lane's row of queries, in shared memory and read again for every tile: registers hold what is
+// on its way instead.
+template <typename T, int kDim>
+struct Query {
+  uint32_t chunks;  // this lane's first
+
+  __device__ explicit Query(const T* row)
+      : chunks(
+            static_cast<uint32_t>(__cvta_generic_to_shared(row + LaneRows<T, kDim>::Quad() * 8))) {}
+
+  __device__ uint4 Chunk(int c) const {
+    uint4 value;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "r"(chunks + c * 64));
+    return value;
   }
 };
 
