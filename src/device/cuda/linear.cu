@@ -162,7 +162,8 @@ void BindPackedRows(const OpRecord& op, const BindContext& context, MmaLinearArg
   const bool warpgroups = context.packed_rows(0) != nullptr;
   const bool shares_depth = IsResidentOp(op, context, /*shares_depth=*/true);
   if (IsStreamed(args.outputs, args.depth, warpgroups) ||
-      IsResident(args.outputs, args.depth, warpgroups)) {
+      IsResident(args.outputs, args.depth, warpgroups) ||
+      IsPipelined(args.outputs, args.depth, warpgroups)) {
     args.packed = context.packed_rows(shares_depth ? 1 : 0);
   }
   for (const OpRecord& other : context.program().ops) {

@@ -38,7 +38,7 @@ struct MmaLinearArgs {
   Matrix residual;    // data null: none
   Matrix normed;      // with a norm: room for [rows, K]
   Matrix ungathered;  // where gather_samples took x from; data null: x was not gathered
-  // Room for rows as linear_stream.cuh and linear_resident.cuh take them; null: not for these.
+  // Room for packed rows (linear_input.cuh); null: no kernel for this linear takes them.
   std::byte* packed = nullptr;
   // Between two linears of which both are resident, rows lie packed from the start: the first puts
   // them into packed_y, null where it does not, and the second finds them in `packed`.
@@ -79,7 +79,13 @@ inline bool TakesResident(int64_t depth, int32_t rows) {
   return rows >= least && rows <= kMaxResidentRows;
 }
 
-// Room for packed rows of a linear of either kind; 0 for others.
+// Deep linears of many rows (linear_pipelined.cuh). For those of K = 768 the kernels that keep
+// whole rows in shared memory are as fast, where rows have to be packed first.
+inline constexpr int64_t kMinPipelinedDepth = 1536;
+inline constexpr int32_t kMinPipelinedRows = 257;
+bool IsPipelined(int64_t outputs, int64_t depth, bool warpgroups);
+
+// Room for packed rows of a linear of any kind; 0 for others.
 int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups);
 
 // Up to how many rows of logits are drawn where they are made, from rows of `depth` elements.
