@@ -2,9 +2,12 @@
 # Host cost of a decode step: the table of `spry bench overhead`, checked against its bars
 # (median: 8 rows 5 us, 256 rows 50 us, 1,024 rows 200 us; no heap allocation).
 # Usage: bench/overhead.sh [SPRY]
+# SPRY is the program [build/release/spry]. Takes about a second.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-spry=${1:-build/release/spry}
+# shellcheck source=bench/usage.sh
+. "$(dirname "$0")/usage.sh"
+spry=${1:-$built_spry}
+need_spry "$spry"
 json=$(mktemp)
 trap 'rm -f "$json"' EXIT
 

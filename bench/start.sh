@@ -2,13 +2,17 @@
 # Start: the time from exec to the first byte of generated text, and peak resident memory, with a
 # warm page cache. One run to warm up, then 5; medians.
 # Usage: bench/start.sh MODEL [SPRY] [more flags of `spry generate`]
+# SPRY is the program [build/release/spry]. Takes about a second with a small model.
 set -euo pipefail
+# shellcheck source=bench/usage.sh
+. "$(dirname "$0")/usage.sh"
 if [ $# -lt 1 ]; then
-  sed -n '2,4s/^# //p' "$0" >&2
+  usage >&2
   exit 2
 fi
 model=$1
-spry=${2:-$(dirname "$0")/../build/release/spry}
+spry=${2:-$built_spry}
+need_spry "$spry"
 python3 - "$spry" "$model" "${@:3}" <<'PY'
 import os, statistics, subprocess, sys, time
 spry, model, *flags = sys.argv[1:]

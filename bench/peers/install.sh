@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# install.sh FOLDER: the engines that run.py measures beside spry, and the models for them, in
-# FOLDER: llama.cpp from the source inside llama-cpp-python, OpenVINO GenAI and ONNX Runtime GenAI
-# from PyPI, each in an environment of its own. Needs python3.11, cmake, ninja and gcc; takes half
-# an hour and 11 GiB.
+# The engines that run.py measures beside spry, and the models for them, in FOLDER: llama.cpp from
+# the source inside llama-cpp-python, OpenVINO GenAI and ONNX Runtime GenAI from PyPI, each in an
+# environment of its own. Needs python3.11, cmake, ninja and gcc; takes half an hour and 11 GiB.
+# Usage: bench/peers/install.sh FOLDER
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -eq 1 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 2; }
+# shellcheck source=bench/usage.sh
+. "$here/../usage.sh"
+[ $# -eq 1 ] || { usage >&2; exit 2; }
 mkdir -p "$1" && cd "$1"
 
 environment() {  # NAME PACKAGE...

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
-"""run.py --peers FOLDER [--rows NAME,...] [--rounds N]: spry and its peers on the same work, and a
-table of it.
+"""spry and its peers on the same work, and a table of it.
 
-FOLDER is what install.sh filled. In every round each engine of a row is started, measured and
-ended, in turn, so that all of them meet the same moods of the machine; the median over rounds
-counts. Leave the machine alone meanwhile."""
+In every round each engine of a row is started, measured and ended, in turn, so that all of them
+meet the same moods of the machine; the median over rounds counts. Leave the machine alone
+meanwhile. A round of one row takes from half a minute to a few, all of it about half an hour."""
 
-import argparse
 import json
 import os
 import pathlib
@@ -14,6 +12,8 @@ import statistics
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from arguments import SPRY, Arguments  # noqa: E402
 from engines import Library, LlamaCpp, Spry, peak_mib
 from workloads import WORKLOADS, prompt
 
@@ -131,16 +131,17 @@ def run_row(name, workload, engines, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--peers", type=pathlib.Path, required=True)
-    parser.add_argument("--spry", default=str(ROOT / "build/release/spry"))
-    parser.add_argument("--rows", default="")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", type=pathlib.Path)
+    parser = Arguments(__doc__)
+    add = parser.add_argument
+    add("--peers", type=pathlib.Path, required=True, help="the folder that install.sh filled")
+    add("--spry", default=str(SPRY), help="the program [build/release/spry]")
+    add("--rows", default="", help="names of rows by commas [all]; a wrong one lists them")
+    add("--rounds", type=int, default=3, help="[3]")
+    add("--repeats", type=int, default=5, help="of the work in a round, after one to warm up [5]")
+    add("--json", type=pathlib.Path, help="write the figures of every round there")
     options = parser.parse_args()
+    parser.need_spry(options.spry)
+    parser.need(options.peers, "bench/peers/install.sh makes it")
     table = rows(options.peers.resolve(), options.spry)
     names = options.rows.split(",") if options.rows else list(table)
     unknown = [name for name in names if name not in table]

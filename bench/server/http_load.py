@@ -12,8 +12,10 @@ import socket
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/clients"))
-from spry_server import NAME, SpryServer  # noqa: E402,F401
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests/clients")]
+from arguments import Arguments  # noqa: E402
+from spry_server import NAME, SPRY, SpryServer, demo_model  # noqa: E402,F401
 
 RECEIVE_BYTES = 1 << 16
 
@@ -141,6 +143,16 @@ class HttpLoad:
         for connection in [*self.free, *(c for c, _ in self.busy.values())]:
             connection.close()
         self.epoll.close()
+
+
+class ServerArguments(Arguments):
+    """Of a script that starts servers of the demo model."""
+
+    def parse_args(self):
+        given = super().parse_args()
+        self.need_spry(SPRY)
+        self.need(demo_model(), "tools/setup_model.py fetches it")
+        return given
 
 
 def count(text):

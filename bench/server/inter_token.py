@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
 """The gaps between tokens of streams that run while long prompts arrive: the demo model on the CPU,
 default settings. The bar is on their 99th percentile: twice a decode step (the median gap of the
-same streams alone) or 100 ms, whichever is more."""
+same streams alone) or 100 ms, whichever is more. Takes about 40 s."""
 
-import argparse
 import shlex
 import statistics
 import sys
 import time
 
-from http_load import Exchange, HttpLoad, SpryServer, count, duration, percentile, report
+from http_load import (
+    Exchange,
+    HttpLoad,
+    ServerArguments,
+    SpryServer,
+    count,
+    duration,
+    percentile,
+    report,
+)
 
 BAR_SECONDS = 0.1
 PROMPT_TOKENS = 1500
@@ -51,11 +59,11 @@ def gaps(load, streams, seconds, prompts):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description="The gaps between tokens of streams while long prompts arrive."
+    parser = ServerArguments(__doc__)
+    parser.add_argument("streams", type=count, nargs="?", default=4, help="at once [4]")
+    parser.add_argument(
+        "seconds", type=duration, nargs="?", default=30, help="beside prompts, after a third [30]"
     )
-    parser.add_argument("streams", type=count, nargs="?", default=4)
-    parser.add_argument("seconds", type=duration, nargs="?", default=30)
     parser.add_argument(
         "--flags", type=shlex.split, default=[], help="of `spry serve`: --flags='--max-num-seqs 8'"
     )

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Process start to /health answering 200 with the demo model (page cache warm), and what the server
-does while nobody asks for anything."""
+does while nobody asks for anything. Takes about 25 s."""
 
-import argparse
 import socket
 import statistics
 import sys
 import time
 
-from http_load import SpryServer, duration, report
+from http_load import ServerArguments, SpryServer, duration, report
 
 RUNS = 5
 START_BAR_SECONDS = 0.3
@@ -44,10 +43,8 @@ def idle_share(seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description="From process start to /health, and the CPU of a server that nobody asks."
-    )
-    parser.add_argument("seconds", type=duration, nargs="?", default=20, help="of idleness")
+    parser = ServerArguments(__doc__)
+    parser.add_argument("seconds", type=duration, nargs="?", default=20, help="of idleness [20]")
     seconds = parser.parse_args().seconds
     start_seconds()
     start = statistics.median(start_seconds() for _ in range(RUNS))

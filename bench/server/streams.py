@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """2,000 streams at once on the null device at 50 ms a step: each complete, in order and with the
 tokens that the same request gets alone; the memory of one; and that of the server over 20,000
-requests."""
+requests. Takes about 20 s."""
 
-import argparse
 import sys
 
-from http_load import Exchange, HttpLoad, SpryServer, count, report
+from http_load import Exchange, HttpLoad, ServerArguments, SpryServer, count, report
 
 STEP_US = 50_000
 TOKENS = 200
@@ -92,11 +91,11 @@ def many_requests(requests):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description="Many streams at once, the memory of one, and of a server over many requests."
+    parser = ServerArguments(__doc__)
+    parser.add_argument("streams", type=count, nargs="?", default=2000, help="at once [2000]")
+    parser.add_argument(
+        "requests", type=count, nargs="?", default=20_000, help="to watch memory over [20000]"
     )
-    parser.add_argument("streams", type=count, nargs="?", default=2000)
-    parser.add_argument("requests", type=count, nargs="?", default=20_000)
     given = parser.parse_args()
     streams, requests = given.streams, given.requests
     return report(many_streams(streams) + many_requests(requests))

@@ -25,6 +25,12 @@ Status CheckIds(std::string_view field, std::span<const TokenId> ids, int64_t vo
   return {};
 }
 
+std::vector<TokenId> IdsOf(std::span<const LogitBias> biases) {
+  std::vector<TokenId> ids;
+  for (const LogitBias& entry : biases) ids.push_back(entry.token);
+  return ids;
+}
+
 Status CheckPenalties(const SamplingParams& p) {
   // As devices see it: a smaller number would be 0 in f32, a larger one infinite.
   const float repetition = static_cast<float>(p.repetition_penalty);
@@ -40,26 +46,24 @@ Status CheckPenalties(const SamplingParams& p) {
   return {};
 }
 
-Status CheckBiases(std::span<const LogitBias> biases, int64_t vocab_size) {
+Status CheckBiases(std::span<const LogitBias> biases) {
   if (biases.size() > kMaxLogitBiases) {
     return OutOfRange("the number of logit_bias entries", biases.size(), "at most 1024");
   }
-  std::vector<TokenId> ids;
+  std::vector<TokenId> ids = IdsOf(biases);
   for (const LogitBias& entry : biases) {
-    ids.push_back(entry.token);
     if (!(entry.bias >= -kMaxLogitBias && entry.bias <= kMaxLogitBias)) {
       return OutOfRange(fmt::format("logit_bias of {}", entry.token.value()), entry.bias,
                         "in [-100, 100]");
     }
   }
-  SPRY_RETURN_IF_ERROR(CheckIds("logit_bias", ids, vocab_size));
   std::ranges::sort(ids);
   const auto twice = std::ranges::adjacent_find(ids);
   if (twice == ids.end()) return {};
   return InvalidArgument(fmt::format("logit_bias has {} twice", twice->value()));
 }
 
-Status CheckBadWords(std::span<const std::vector<TokenId>> words, int64_t vocab_size) {
+Status CheckBadWords(std::span<const std::vector<TokenId>> words) {
   if (words.size() > kMaxBadWords) {
     return OutOfRange("the number of bad_words as token sequences", words.size(), "at most 1024");
   }
@@ -68,7 +72,6 @@ Status CheckBadWords(std::span<const std::vector<TokenId>> words, int64_t vocab_
     if (word.empty() || word.size() > kMaxBadWordLength) {
       return OutOfRange("the length of one of bad_words", word.size(), "from 1 to 32 tokens");
     }
-    SPRY_RETURN_IF_ERROR(CheckIds("bad_words", word, vocab_size));
     tokens += word.size();
   }
   if (tokens <= kMaxBadWordTokens) return {};
@@ -77,7 +80,7 @@ Status CheckBadWords(std::span<const std::vector<TokenId>> words, int64_t vocab_
 
 }  // namespace
 
-Status Validate(const SamplingParams& p, int64_t vocab_size) {
+Status CheckRanges(const SamplingParams& p) {
   if (p.n < 1 || p.n > kMaxChoices) return OutOfRange("n", p.n, "from 1 to 128");
   // Written so that NaN fails each test.
   if (!(p.temperature >= 0.0 && std::isfinite(p.temperature))) {
@@ -109,16 +112,25 @@ Status Validate(const SamplingParams& p, int64_t vocab_size) {
       return OutOfRange("the size of a stop string", stop.size(), "from 1 to 1024 bytes");
     }
   }
-  SPRY_RETURN_IF_ERROR(CheckIds("stop_token_ids", p.stop_token_ids, vocab_size));
   SPRY_RETURN_IF_ERROR(CheckPenalties(p));
-  SPRY_RETURN_IF_ERROR(CheckBiases(p.logit_bias, vocab_size));
+  SPRY_RETURN_IF_ERROR(CheckBiases(p.logit_bias));
+  if (p.allowed_token_ids && p.allowed_token_ids->empty()) {
+    return InvalidArgument("allowed_token_ids is empty; give at least one id, or leave it out");
+  }
+  return CheckBadWords(p.bad_words);
+}
+
+Status Validate(const SamplingParams& p, int64_t vocab_size) {
+  SPRY_RETURN_IF_ERROR(CheckRanges(p));
+  SPRY_RETURN_IF_ERROR(CheckIds("stop_token_ids", p.stop_token_ids, vocab_size));
+  SPRY_RETURN_IF_ERROR(CheckIds("logit_bias", IdsOf(p.logit_bias), vocab_size));
   if (p.allowed_token_ids) {
-    if (p.allowed_token_ids->empty()) {
-      return InvalidArgument("allowed_token_ids is empty; give at least one id, or leave it out");
-    }
     SPRY_RETURN_IF_ERROR(CheckIds("allowed_token_ids", *p.allowed_token_ids, vocab_size));
   }
-  return CheckBadWords(p.bad_words, vocab_size);
+  for (const std::vector<TokenId>& word : p.bad_words) {
+    SPRY_RETURN_IF_ERROR(CheckIds("bad_words", word, vocab_size));
+  }
+  return {};
 }
 
 }  // namespace spry

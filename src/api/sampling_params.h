@@ -52,7 +52,10 @@ struct SamplingParams {
   std::optional<int> prompt_logprobs;
 };
 
-// OK, or InvalidArgument naming the field, its value and its range. `vocab_size` bounds ids.
+// OK, or InvalidArgument naming the field, its value and its range. What no model is needed for:
+// all but whether ids are in a vocabulary.
+Status CheckRanges(const SamplingParams& params);
+// And the ids, which `vocab_size` bounds.
 Status Validate(const SamplingParams& params, int64_t vocab_size);
 
 }  // namespace spry

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -87,8 +88,8 @@ std::string ToLine(const GemmFlags& flags, const DevicePeaks& peaks, const SizeP
                      shape.first, shape.second, rows, us, gb_per_s, tflops, share);
 }
 
-Status MeasureShape(Device& device, const DevicePeaks& peaks, const GemmFlags& flags,
-                    const SizePair& size) {
+Status MeasureShape(Device& device, const GemmFlags& flags, const SizePair& size,
+                    std::optional<DevicePeaks>& peaks) {
   const int64_t bytes = WeightBytesOf(flags, size);
   const Shape shape{size.first, size.second};
   const auto weight_bytes = WeightBytes(bytes);
@@ -111,7 +112,10 @@ Status MeasureShape(Device& device, const DevicePeaks& peaks, const GemmFlags& f
   SPRY_RETURN_IF_ERROR(timer.Start(std::vector<RowBlocks>(most_rows)));
   for (const int rows : flags.rows) {
     SPRY_ASSIGN_OR_RETURN(const double us, timer.Measure(std::vector<TimedRow>(rows)));
-    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(flags, peaks, size, rows, us)));
+    if (!peaks) {
+      SPRY_ASSIGN_OR_RETURN(peaks, PeaksOf(device, flags.device));
+    }
+    SPRY_RETURN_IF_ERROR(WriteStdout(ToLine(flags, *peaks, size, rows, us)));
   }
   return {};
 }
@@ -128,9 +132,9 @@ Result<int> RunGemm(const GemmFlags& flags) {
   SPRY_RETURN_IF_ERROR(WriteStdout(fmt::format(
       "linear on {} ({}): {} weights, {}; N x K\n", device->name(), device->info().description,
       Traits(flags.weight).name, Traits(flags.compute).name)));
-  SPRY_ASSIGN_OR_RETURN(const DevicePeaks peaks, PeaksOf(*device, flags.device));
+  std::optional<DevicePeaks> peaks;  // takes seconds: not before a shape has shown that it runs
   for (const SizePair& shape : flags.shapes) {
-    SPRY_RETURN_IF_ERROR(MeasureShape(*device, peaks, flags, shape));
+    SPRY_RETURN_IF_ERROR(MeasureShape(*device, flags, shape, peaks));
   }
   return kExitDone;
 }

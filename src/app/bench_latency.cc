@@ -154,10 +154,11 @@ std::string Line(const char* name, const std::vector<double>& times_us) {
 }
 
 std::string ToText(const Latencies& latencies) {
-  std::string text = fmt::format("Avg latency: {} seconds\n", Mean(latencies.seconds));
+  std::string text = fmt::format("Avg latency: {:.4g} seconds\n", Mean(latencies.seconds));
   const Percentiles percentiles(latencies.seconds);
   for (const int percent : kPercentages) {
-    text += fmt::format("{}% percentile latency: {} seconds\n", percent, percentiles.At(percent));
+    text +=
+        fmt::format("{}% percentile latency: {:.4g} seconds\n", percent, percentiles.At(percent));
   }
   const RunTotals& totals = latencies.totals;
   text += fmt::format("Prefix cache: {} of {} prompt tokens hit ({:.1f}%)\n", totals.cached_tokens,

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "app/command.h"
-#include "app/flag_checks.h"
+#include "app/flags.h"
 #include "app/write_text.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/machine_speed.h"
@@ -62,6 +62,12 @@ json::object ToJson(const MachineSpeed& speed) {
 
 Result<int> RunMachine(const MachineFlags& flags) {
   SPRY_RETURN_IF_ERROR(CheckWritable(flags.json));
+  const int cores = UsableCores();
+  if (flags.threads > cores) {
+    return InvalidArgument(fmt::format(
+        "--threads {}: this process may use {} core{}, of which more threads measure nothing more",
+        flags.threads, cores, cores == 1 ? "" : "s"));
+  }
   const int threads = ThreadsOrDefault(flags.threads);
   SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed, MeasureMachine(threads, DetectCpuFeatures()));
   std::string text = fmt::format("{:<18} one thread      {} thread{}\n", "reading", threads,
@@ -82,17 +88,13 @@ Command AddBenchMachine(CLI::App& parent) {
   CLI::App& parser =
       *parent.add_subcommand("machine", "What the CPU and its memory can do at most");
   parser.footer(
-      "No kernel can be faster than these, on a machine left alone: the best of several tries "
-      "counts,\n"
-      "and what else runs takes from it.\n\n"
+      "One thread is measured, and --threads of them at once, for a few seconds. No kernel can be\n"
+      "faster than these, on a machine left alone: the best of several tries counts, and what "
+      "else\n"
+      "runs takes from it.\n\n"
       "Example:\n  spry bench machine --json machine.json");
   const char* group = "Benchmark";
-  parser
-      .add_option("--threads", flags->threads,
-                  "Threads beside which one is measured [the physical cores that may be used]")
-      ->check(Between(1, kMaxThreads))
-      ->type_name("INT")
-      ->group(group);
+  AddThreadsFlag(parser, flags->threads, group);
   parser.add_option("--json", flags->json, "Write the results there")
       ->type_name("FILE")
       ->group(group);

@@ -29,6 +29,7 @@ constexpr char kCommands[] =
     "/system TEXT   instructions for the model from now on; without TEXT none\n"
     "/save FILE     write the dialogue as JSON\n"
     "/exit          leave, as Ctrl-D does\n"
+    "/help          this list\n"
     "Ctrl-C stops an answer; what is there of it counts as said. A message that begins with a "
     "slash\n"
     "needs a space before it.\n";
@@ -178,6 +179,9 @@ class Chat {
 };
 
 Result<int> RunChat(const ChatFlags& flags) {
+  SamplingParams asked = DefaultChatSampling({});
+  flags.sampling.Overlay(asked);
+  SPRY_RETURN_IF_ERROR(CheckRanges(asked));  // before the model is loaded
   SPRY_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags.device, flags.model));
   if (model.tokenizer == nullptr || !model.chat_template) {
     return InvalidArgument(fmt::format("{}: it has no {}, which a chat needs; try spry generate",

@@ -1,6 +1,7 @@
 #include "app/command_error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -72,15 +73,29 @@ std::string_view InsteadOf(std::string_view argument) {
   return found == std::end(kForeignFlags) ? std::string_view() : found->instead;
 }
 
-// "spry serve", of the last command that was understood.
-std::string CommandOf(const CLI::App& parser) {
-  std::string name = parser.get_name();
-  const CLI::App* at = &parser;
-  for (auto commands = at->get_subcommands(); !commands.empty(); commands = at->get_subcommands()) {
-    at = commands.front();
-    name += " " + at->get_name();
+// The program and the commands that were understood.
+std::vector<const CLI::App*> CommandsOf(const CLI::App& parser) {
+  std::vector<const CLI::App*> path = {&parser};
+  for (auto next = parser.get_subcommands(); !next.empty(); next = next[0]->get_subcommands()) {
+    path.push_back(next[0]);
   }
-  return name;
+  return path;
+}
+
+// "spry serve".
+std::string CommandOf(const CLI::App& parser) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : CommandsOf(parser)) names.push_back(command->get_name());
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+// "give one of generate, chat", of what may come next.
+std::string NextCommands(const CLI::App& parser) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : CommandsOf(parser).back()->get_subcommands(/*filter=*/{})) {
+    names.push_back(command->get_name());
+  }
+  return fmt::format("give one of {}", fmt::join(names, ", "));
 }
 
 // Those that nothing took, in the order of the command line.
@@ -107,12 +122,14 @@ std::string Message(const CLI::App& parser, const CLI::ParseError& error,
   if (!left.empty() && (lacks_command || has_extras)) {
     const std::string_view first = left.front();
     if (first.starts_with('-')) return ExplainFlag(first);
-    if (lacks_command) return fmt::format("there is no command '{}'", first);
+    if (lacks_command)
+      return fmt::format("there is no command '{}'; {}", first, NextCommands(parser));
     return fmt::format(
         "'{}' was not expected; a flag that takes several values is given once for "
         "each",
         first);
   }
+  if (lacks_command) return "a command is missing; " + NextCommands(parser);
   return what;
 }
 

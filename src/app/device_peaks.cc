@@ -24,7 +24,8 @@ Result<DevicePeaks> PeaksOf(const Device& device, const DeviceFlags& flags) {
                        .bf16_tflops = info.peak_tflops,
                        .int8_tflops = info.peak_tflops};
   }
-  const int threads = ThreadsOrDefault(flags.cpu.threads);
+  // Threads that share a core have no peak beyond the core's.
+  const int threads = std::min(ThreadsOrDefault(flags.cpu.threads), UsableCores());
   const CpuFeatures features = FeaturesOf(flags.cpu.isa);
   SPRY_ASSIGN_OR_RETURN(const MachineSpeed speed, MeasureMachine(threads, features));
   DevicePeaks peaks{.gb_per_s = speed.reads.back().all_gb_per_s, .attends_in_bf16 = features.amx};

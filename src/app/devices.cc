@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <string>
 
+#include "app/serve_log.h"
 #include "base/clock.h"
 #include "device/cpu/cpu_device.h"
 #include "device/null/null_device.h"
@@ -49,6 +51,14 @@ Result<std::unique_ptr<Device>> FindDevice(const DeviceFlags& flags) {
   return cuda.ok() ? std::move(cuda) : MakeCpuDevice(flags.cpu);
 }
 
+// Threads that take turns on a core wait for one another at every op.
+void WarnOfThreads(int threads) {
+  const int cores = UsableCores();
+  if (threads <= cores) return;
+  Log(LogLevel::kWarning, "--threads is more than the cores that this process may use",
+      {{"threads", std::to_string(threads)}, {"cores", std::to_string(cores)}});
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Device>> OpenDevice(const DeviceFlags& flags) {
@@ -57,6 +67,7 @@ Result<std::unique_ptr<Device>> OpenDevice(const DeviceFlags& flags) {
   }
   SPRY_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, FindDevice(flags));
   SPRY_RETURN_IF_ERROR(CheckGraphs(*device, flags.graphs));
+  if (device->name() == "cpu") WarnOfThreads(flags.cpu.threads);
   return device;
 }
 

@@ -7,11 +7,14 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <regex>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "api/sampling_params.h"
 
 namespace spry {
 
@@ -93,6 +96,19 @@ inline CLI::Validator AtLeast(int64_t low) {
     int64_t value = 0;
     if (CLI::detail::lexical_cast(text, value) && value >= low) return std::string();
     return fmt::format("'{}' must be a whole number, {} or more", text, low);
+  };
+  return CLI::Validator(check, "");
+}
+
+// A value of type T that requests may have in `field`, whatever stands in their other ones.
+template <typename T, typename Field>
+CLI::Validator ForSampling(Field SamplingParams::*field) {
+  const auto check = [field](const std::string& text) {
+    T value{};
+    if (!CLI::detail::lexical_cast(text, value)) return std::string();  // the parser says so
+    SamplingParams params{.max_tokens = std::numeric_limits<int>::max(), .prompt_logprobs = 0};
+    params.*field = value;
+    return CheckRanges(params).message();
   };
   return CLI::Validator(check, "");
 }

@@ -143,17 +143,22 @@ void AddGraphFlags(CLI::App& parser, GraphOptions& graphs) {
       ->group(group);
 }
 
+void AddThreadsFlag(CLI::App& parser, int& threads, const std::string& group) {
+  parser
+      .add_option("--threads", threads,
+                  "Threads of the CPU device [the physical cores that may be used]")
+      ->check(Between(1, kMaxThreads))
+      ->type_name("INT")
+      ->group(group);
+}
+
 void AddDeviceFlags(CLI::App& parser, DeviceFlags& flags) {
   const char* group = "Device";
   AddChoice(parser, "--device", kDevices, flags.device,
             "Where to compute; null computes nothing [auto: cuda where the plug-in and a card "
             "are found, else cpu]")
       ->group(group);
-  parser
-      .add_option("--threads", flags.cpu.threads,
-                  "Threads of the CPU device [the physical cores that may be used]")
-      ->check(AtLeast(1))
-      ->group(group);
+  AddThreadsFlag(parser, flags.cpu.threads, group);
   AddChoice(parser, "--isa", kIsas, flags.cpu.isa, "Instruction set of the CPU device [auto]")
       ->group(group);
   AddGraphFlags(parser, flags.graphs);

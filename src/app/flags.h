@@ -36,7 +36,8 @@ struct ModelFlags {
 };
 
 void AddDeviceFlags(CLI::App& parser, DeviceFlags& flags);
-// Part of AddDeviceFlags.
+// Parts of AddDeviceFlags.
+void AddThreadsFlag(CLI::App& parser, int& threads, const std::string& group);
 void AddGraphFlags(CLI::App& parser, GraphOptions& graphs);
 // With the positional MODEL.
 void AddModelFlags(CLI::App& parser, ModelFlags& flags);

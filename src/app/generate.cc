@@ -31,13 +31,24 @@ struct GenerateFlags {
   bool json = false;
 };
 
+void ReportPrompt(const std::string& where, const std::string& message) {
+  Complain(fmt::format("{}: {}", where, message));
+}
+
 class Generate {
  public:
+  // Entries that are errors have been reported.
   Generate(const GenerateFlags& flags, std::vector<PromptEntry> prompts, LoadedModel model)
       : flags_(flags), prompts_(std::move(prompts)), model_(std::move(model)) {}
 
   Result<int> Run() {
-    for (size_t i = 0; i < prompts_.size(); ++i) Submit(static_cast<int>(i));
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      if (prompts_[i].line.ok()) {
+        Submit(static_cast<int>(i));
+      } else {
+        failed_ = true;
+      }
+    }
     while (!model_.engine->idle()) {
       if (Interrupted()) return Stop();
       SPRY_ASSIGN_OR_RETURN(const std::span<const TokenEvent> events, model_.engine->Step());
@@ -57,7 +68,7 @@ class Generate {
 
   void Report(const std::string& where, const std::string& message) {
     failed_ = true;
-    Complain(fmt::format("{}: {}", where, message));
+    ReportPrompt(where, message);
   }
 
   // Hands a prompt to the engine, a slot for each of its answers.
@@ -84,7 +95,6 @@ class Generate {
   }
 
   Result<GenerationRequest> MakeRequest(PromptEntry& entry) const {
-    if (!entry.line.ok()) return entry.line.status();
     PromptLine& line = *entry.line;
     GenerationRequest request;
     const SamplingDefaults& defaults = model_.config.sampling_defaults;
@@ -172,8 +182,33 @@ class Generate {
   bool failed_ = false;
 };
 
+// What can be told of a request without the model; its generation_config has none of the fields
+// that limit one another.
+Status CheckFields(const SamplingFields& flags, const PromptLine& line) {
+  SamplingParams params = line.chat ? DefaultChatSampling({}) : DefaultSampling({});
+  flags.Overlay(params);
+  line.sampling.Overlay(params);
+  return CheckRanges(params);
+}
+
+// Makes errors of the entries that cannot be requests, and reports them. True where one is left.
+bool CheckEntries(const SamplingFields& flags, std::vector<PromptEntry>& entries) {
+  bool any = false;
+  for (PromptEntry& entry : entries) {
+    const Status status =
+        entry.line.ok() ? CheckFields(flags, *entry.line) : Status(entry.line.status());
+    any = any || status.ok();
+    if (status.ok()) continue;
+    ReportPrompt(entry.where, status.message());
+    entry.line = status;
+  }
+  return any;
+}
+
 Result<int> RunGenerate(const GenerateFlags& flags) {
   SPRY_ASSIGN_OR_RETURN(std::vector<PromptEntry> prompts, GatherPrompts(flags.prompts));
+  // A mistake is not worth the time of loading.
+  if (!CheckEntries(flags.sampling, prompts)) return kExitFailed;
   SPRY_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags.device, flags.model));
   CatchInterrupt(SecondInterrupt::kEndsProcess);
   return Generate(flags, std::move(prompts), std::move(model)).Run();
@@ -208,6 +243,7 @@ void AddPromptFlags(CLI::App& parser, std::vector<PromptSource>& sources) {
 void AddOutputFlags(CLI::App& parser, GenerateFlags& flags) {
   const char* group = "Output";
   parser.add_option("-n,--n", flags.sampling.n, "Answers to each prompt, up to 128 [1]")
+      ->check(ForSampling<int>(&SamplingParams::n))
       ->group(group);
   CLI::Option* json =
       parser
@@ -218,11 +254,13 @@ void AddOutputFlags(CLI::App& parser, GenerateFlags& flags) {
   parser
       .add_option("--logprobs", flags.sampling.logprobs,
                   "Report the log-probabilities of the token and of that many others")
+      ->check(ForSampling<int>(&SamplingParams::logprobs))
       ->needs(json)
       ->group(group);
   parser
       .add_option("--prompt-logprobs", flags.sampling.prompt_logprobs,
                   "The same of each token of the prompt; --max-tokens 0 scores it alone")
+      ->check(ForSampling<int>(&SamplingParams::prompt_logprobs))
       ->needs(json)
       ->group(group);
 }

@@ -72,7 +72,7 @@ Result<LoadedModel> LoadModel(const DeviceFlags& device_flags, const ModelFlags&
   }
   SPRY_ASSIGN_OR_RETURN(model.tokenizer, tokenizer.get());
   model.config = std::move(checkpoint.config);
-  WriteStderr(fmt::format("device {}; {}\n", model.device, model.engine->memory_plan().ToString()));
+  WriteStderr(fmt::format("{}: {}\n", model.device, model.engine->memory_plan().Summary()));
   const std::string stats = model.engine->runner().DeviceStats();
   if (!stats.empty()) WriteStderr(fmt::format("graphs: {}\n", stats));
   return model;

@@ -1,6 +1,6 @@
 // From flags to a model that is ready to run: checkpoint, device, engine, tokenizer. The tokenizer
 // is built on a second thread while this one loads weights. Progress goes to stderr when that is a
-// terminal; one line with the memory plan goes there always.
+// terminal; one line with the device and the memory that it takes goes there always.
 #pragma once
 
 #include <memory>

@@ -13,6 +13,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr size_t kMaxQuotedBytes = 40;
+constexpr char kForm[] = R"(a line is like {"prompt": "Hello", "max_tokens": 8})";
 
 // The value as JSON, cut to what fits a message.
 std::string Quote(const json::value& value) {
@@ -111,7 +112,7 @@ Status Read(std::string_view field, const json::value& value,
     const std::string_view key(pair.key().data(), pair.key().size());
     int32_t id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size()) {
+    if (error != std::errc() || id < 0 || end != key.data() + key.size()) {
       return Wrong(fmt::format("a key of {}", field), json::string(pair.key()), "a token id");
     }
     if (!pair.value().is_number()) {
@@ -178,8 +179,8 @@ Status ReadField(std::string_view name, const json::value& value, PromptLine& li
 Result<PromptLine> ParsePromptLine(std::string_view text) {
   json::error_code error;
   const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) return InvalidArgument("not valid JSON: " + error.message());
-  if (!value.is_object()) return InvalidArgument("the line is not a JSON object");
+  if (error) return InvalidArgument(fmt::format("not valid JSON: {}; {}", error.message(), kForm));
+  if (!value.is_object()) return InvalidArgument(fmt::format("not a JSON object; {}", kForm));
 
   PromptLine line;
   bool has_ids = false;

@@ -1,6 +1,6 @@
 // One line of a .jsonl file of prompts: an object with `prompt` (text) or `prompt_token_ids`, and
 // any sampling field by the name that it has in the HTTP API. Null counts as absent, as clients
-// write it. Types are checked here; ranges are checked when the request is submitted.
+// write it. Types are checked here, ranges by CheckRanges of api/sampling_params.h.
 #pragma once
 
 #include <optional>

@@ -20,7 +20,7 @@ std::optional<LogitBias> ParseLogitBias(std::string_view text) {
   const char* const end = text.data() + text.size();
   int32_t id = 0;
   const auto [colon, id_error] = std::from_chars(text.data(), end, id);
-  if (id_error != std::errc() || colon == end || *colon != ':') return std::nullopt;
+  if (id_error != std::errc() || id < 0 || colon == end || *colon != ':') return std::nullopt;
   float bias = 0.0f;
   const auto [stop, bias_error] = std::from_chars(colon + 1, end, bias);
   if (bias_error != std::errc() || stop != end) return std::nullopt;
@@ -32,17 +32,21 @@ void AddRuleFlags(CLI::App& parser, SamplingFields& fields, const char* group) {
   parser
       .add_option("--repetition-penalty", fields.repetition_penalty,
                   "Above 1: against ids of the prompt or the output [1]")
+      ->check(ForSampling<double>(&SamplingParams::repetition_penalty))
       ->group(group);
   parser
       .add_option("--presence-penalty", fields.presence_penalty,
                   "Taken from the logits of ids that are in the output [0]")
+      ->check(ForSampling<double>(&SamplingParams::presence_penalty))
       ->group(group);
   parser
       .add_option("--frequency-penalty", fields.frequency_penalty,
                   "The same, times how often they are there [0]")
+      ->check(ForSampling<double>(&SamplingParams::frequency_penalty))
       ->group(group);
   const auto check_bias = [](const std::string& text) {
-    if (ParseLogitBias(text)) return std::string();
+    const std::optional<LogitBias> bias = ParseLogitBias(text);
+    if (bias) return CheckRanges({.logit_bias = {*bias}}).message();
     return fmt::format("'{}' must be a token id, a colon and a number", text);
   };
   const auto set_biases = [&fields](const std::vector<std::string>& texts) {
@@ -63,6 +67,7 @@ void AddRuleFlags(CLI::App& parser, SamplingFields& fields, const char* group) {
   parser
       .add_option_function<std::vector<int>>("--allowed-token-ids", set_allowed,
                                              "The only ids that may be chosen")
+      ->check(AtLeast(0))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(group);
@@ -76,7 +81,7 @@ void AddRuleFlags(CLI::App& parser, SamplingFields& fields, const char* group) {
 
 }  // namespace
 
-Status SamplingFields::ApplyTo(SamplingParams& params, const Tokenizer* tokenizer) const {
+void SamplingFields::Overlay(SamplingParams& params) const {
   Overwrite(params.n, n);
   Overwrite(params.temperature, temperature);
   Overwrite(params.top_p, top_p);
@@ -96,6 +101,10 @@ Status SamplingFields::ApplyTo(SamplingParams& params, const Tokenizer* tokenize
   Overwrite(params.ignore_eos, ignore_eos);
   Overwrite(params.stop, stop);
   Overwrite(params.include_stop_str_in_output, include_stop_str_in_output);
+}
+
+Status SamplingFields::ApplyTo(SamplingParams& params, const Tokenizer* tokenizer) const {
+  Overlay(params);
   if (!bad_words) return {};
   params.bad_words.clear();
   if (bad_words->empty()) return {};
@@ -129,16 +138,22 @@ void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
           "--max-tokens", fields.max_tokens,
           "Most tokens to generate, cut to what the model's length leaves [16; for a chat all "
           "of that]")
+      ->check(ForSampling<int>(&SamplingParams::max_tokens))
       ->group(group);
   parser.add_option("--min-tokens", fields.min_tokens, "No end or stop id before that many [0]")
+      ->check(ForSampling<int>(&SamplingParams::min_tokens))
       ->group(group);
   parser.add_option("--temperature", fields.temperature, "0: the most likely token [1]")
+      ->check(ForSampling<double>(&SamplingParams::temperature))
       ->group(group);
   parser.add_option("--top-p", fields.top_p, "Keep the likeliest tokens of this total [1]")
+      ->check(ForSampling<double>(&SamplingParams::top_p))
       ->group(group);
   parser.add_option("--top-k", fields.top_k, "Keep that many tokens; 0 or -1: all [0]")
+      ->check(ForSampling<int>(&SamplingParams::top_k))
       ->group(group);
   parser.add_option("--min-p", fields.min_p, "Drop tokens below this share of the likeliest [0]")
+      ->check(ForSampling<double>(&SamplingParams::min_p))
       ->group(group);
   AddRuleFlags(parser, fields, group);
   const auto set_stop_ids = [&fields](const std::vector<int>& ids) {
@@ -148,6 +163,7 @@ void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
   parser
       .add_option_function<std::vector<int>>("--stop-token-ids", set_stop_ids,
                                              "Ids that end generation, beside the model's own")
+      ->check(AtLeast(0))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(group);

@@ -30,7 +30,9 @@ struct SamplingFields {
   std::optional<std::vector<std::string>> stop, bad_words;
   std::optional<bool> ignore_eos, include_stop_str_in_output;
 
-  // Overwrites in `params` what is said here. InvalidArgument for words that `tokenizer` (null: the
+  // Overwrites in `params` what is said here, bad_words aside.
+  void Overlay(SamplingParams& params) const;
+  // And bad_words. InvalidArgument for words that `tokenizer` (null: the
   // model has none) cannot spell.
   Status ApplyTo(SamplingParams& params, const Tokenizer* tokenizer) const;
 };

@@ -1,6 +1,7 @@
-// The server's log, on stderr: one line an event, "time level event key=value ...". A value with
-// spaces or quotes is quoted, so that lines can be cut at spaces. Where nobody reads them lines are
-// left out, and the next one says how many. For one thread.
+// The log on stderr, the server's and the warnings of every command: one line an event, "time level
+// event key=value ...". A value with spaces or quotes is quoted, so that lines can be cut at
+// spaces. Where nobody reads them lines are left out, and the next one says how many. For one
+// thread.
 #pragma once
 
 #include <initializer_list>

@@ -142,7 +142,8 @@ Status NoWeights(const std::filesystem::path& folder, const FolderFiles& files) 
                                        folder.string(), files.gguf->string()));
   }
   return NotFound(
-      fmt::format("{}: no weights; expected {} or *.safetensors, or {} or pytorch_model*.bin{}",
+      fmt::format("{}: no weights; expected {} or *.safetensors, or {} or pytorch_model*.bin{}; "
+                  "--load-format dummy makes random ones",
                   folder.string(), kFormats[0].index, kFormats[1].index,
                   files.other ? ", not " + Printable(files.other->filename().string()) : ""));
 }

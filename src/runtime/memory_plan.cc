@@ -129,6 +129,12 @@ std::string MemoryPlan::ToString() const {
       limits.max_rule_slots, Size(RuleSlotBytes(limits)));
 }
 
+std::string MemoryPlan::Summary() const {
+  return fmt::format("weights {}, KV cache {}, max_model_len {}, {} sequence{}",
+                     Size(needs.weights), Size(kv_bytes), max_model_len, limits.max_rows,
+                     limits.max_rows == 1 ? "" : "s");
+}
+
 Result<int64_t> LongestSequence(const MemoryOptions& options, int64_t model_max_position) {
   if (options.max_model_len == 0) return model_max_position;
   if (options.max_model_len < 2 || options.max_model_len > model_max_position) {

@@ -34,8 +34,10 @@ struct MemoryPlan {
   int64_t kv_bytes = 0;
   int run_ahead = 1;
 
-  std::string ToString()
-      const;  // "weights 95.3 MiB, activations ..., KV cache ... (N blocks of 16 tokens)"
+  // "weights 95.3 MiB, activations ..., KV cache ... (N blocks of 16 tokens)", and all limits.
+  std::string ToString() const;
+  // "weights 95.3 MiB, KV cache ...": what most people ask.
+  std::string Summary() const;
 };
 
 // The longest sequence worth tracing for: what was asked, or the model's own.

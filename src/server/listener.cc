@@ -125,8 +125,9 @@ Result<TcpListeners> ListenOnTcp(const std::string& host, int port) {
     }
   }
   if (listeners.sockets.empty()) {
-    return Unavailable(
-        fmt::format("cannot listen on {} port {}: {}", host, port, Reason(first_error)));
+    return Unavailable(fmt::format(
+        "cannot listen on {} port {}: {}{}", host, port, Reason(first_error),
+        first_error == EADDRINUSE ? "; choose another --port, or 0 for any free one" : ""));
   }
   return listeners;
 }

@@ -1,6 +1,7 @@
 // spry bench from outside, on the null device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <boost/json.hpp>
 #include <numeric>
@@ -28,8 +29,10 @@ TEST_F(BenchTest, LatencyHasVllmsLinesAndKeys) {
            "--null-step-us 500 --batch-size 4 --output-len 16 --num-iters-warmup 1 --num-iters 3 "
            "--tail-control --output-json out.json");
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_THAT(r.out, ContainsRegex("^Avg latency: [0-9.e-]+ seconds\n10% percentile latency: "
-                                   "[0-9.e-]+ seconds\n25% percentile latency: "));
+  // Four digits, of which 16 steps of 0.5 ms make the first ones.
+  EXPECT_THAT(r.out,
+              ContainsRegex("^Avg latency: 0\\.0{1,2}[1-9][0-9]{0,3} seconds\n10% percentile "
+                            "latency: 0\\.0{1,2}[1-9][0-9]{0,3} seconds\n25% percentile"));
   const json::object out = json::parse(ReadText(folder_ / "out.json")).as_object();
   const auto latencies = json::value_to<std::vector<double>>(out.at("latencies"));
   ASSERT_EQ(latencies.size(), 3u);
@@ -139,11 +142,28 @@ TEST_F(BenchTest, OpsThatCannotBeTimedAreRefused) {
             "2 times for 1 shape"},
            {"attention --device cpu --heads 3 --kv-heads 2", "H mod Hkv"},
            {"attention --device cpu --attention-backend none", "none"},
-           {"attention --device cpu --decode 4096x1048576 --no-prefill", "more tokens than"},
-           {"attention --device cpu --decode 512x1048576 --no-prefill", "MiB are free"}}) {
+           {"attention --device cpu --decode 4096x1048576 --no-prefill", "more tokens than"}}) {
     const ProgramResult r = Spry("bench " + arguments);
     EXPECT_EQ(r.exit_code, 1) << arguments;
     EXPECT_THAT(r.err, HasSubstr(message)) << arguments;
+  }
+}
+
+// Seconds of the CPU that programs have taken so far.
+double ChildrenSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec) + 1e-6 * usage.ru_utime.tv_usec;
+}
+
+// The machine's limits take seconds.
+TEST_F(BenchTest, OpsThatCannotRunAreRefusedBeforeTheMachineIsMeasured) {
+  for (const char* arguments : {"gemm --device cpu --shapes 1048576x64 --rows 65536",
+                                "attention --device cpu --decode 512x1048576 --no-prefill"}) {
+    const double before = ChildrenSeconds();
+    const ProgramResult r = Spry(std::string("bench ") + arguments);
+    EXPECT_THAT(r.err, HasSubstr("MiB are free")) << arguments;
+    EXPECT_LT(ChildrenSeconds() - before, 1.0) << arguments;
   }
 }
 

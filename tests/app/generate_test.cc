@@ -186,6 +186,30 @@ TEST_F(GenerateTest, BadLinesLeaveTheirNeighboursAlone) {
   }
 }
 
+// No model is there to be loaded.
+TEST_F(GenerateTest, MistakesAreToldBeforeTheModelIsLoaded) {
+  WriteText(folder_ / "text.jsonl", "The capital of France is\n\n[1, 2]\n");
+  const std::string form = R"(; a line is like {"prompt": "Hello", "max_tokens": 8})";
+  for (const auto& [arguments, message] : std::vector<std::pair<std::string, std::string>>{
+           {"--prompt a --min-tokens 9 --max-tokens 8", "--prompt 1: min_tokens is 9"},
+           {"--prompt a --max-tokens 0", "--prompt 1: max_tokens is 0"},
+           {"--input text.jsonl", "text.jsonl:1: not valid JSON: syntax error" + form},
+           {"--input text.jsonl", "text.jsonl:3: not a JSON object" + form}}) {
+    const ProgramResult r = Spry("generate nowhere " + arguments);
+    EXPECT_EQ(r.exit_code, 1) << arguments;
+    EXPECT_THAT(r.err, HasSubstr("spry: " + message)) << arguments;
+    EXPECT_THAT(r.err, Not(HasSubstr("nowhere"))) << arguments;
+  }
+  WriteText(folder_ / "in.jsonl", "{\"prompt\": \"a\", \"top_p\": 2}\n");
+  EXPECT_EQ(Spry("generate nowhere --input in.jsonl").err,
+            "spry: in.jsonl:1: top_p is 2; it must be in (0, 1]\n");
+  // Its neighbour still wants the model.
+  EXPECT_THAT(Spry("generate nowhere --input in.jsonl --prompt a").err,
+              HasSubstr("in (0, 1]\nspry: nowhere: "));
+  EXPECT_EQ(Spry("chat nowhere --min-tokens 9 --max-tokens 8").err,
+            "spry: min_tokens is 9; it must be from 0 to max_tokens\n");
+}
+
 TEST_F(GenerateTest, PrefixesAreSharedUnlessSwitchedOff) {
   std::string ids = "[9";
   for (int i = 1; i < 40; ++i) ids += "," + std::to_string(9 + i);

@@ -45,8 +45,12 @@ TEST_F(ProgramTest, WrongCommandLinesAreOneLineAndTwo) {
 
 TEST_F(ProgramTest, WhatIsUnknownIsNamed) {
   for (const auto& [arguments, message] : std::vector<std::pair<std::string, std::string>>{
-           {"fly", "there is no command 'fly'"},
-           {"bench fly", "there is no command 'fly'"},
+           {"",
+            "spry: a command is missing; give one of bench, generate, chat, serve, inspect, "
+            "backends (see spry --help)"},
+           {"bench", "spry: a command is missing; give one of latency, throughput, overhead, "},
+           {"fly", "there is no command 'fly'; give one of bench, "},
+           {"bench fly", "there is no command 'fly'; give one of latency, "},
            {"-hf some/model", "there is no flag -hf"},
            {"serve -hf some/model", "there is no flag -hf"},
            {"generate m --fly 2", "there is no flag --fly (see spry generate --help)"},
@@ -148,22 +152,6 @@ TEST_F(ProgramTest, AFaultyChatTemplateIsNamed) {
   EXPECT_THAT(missing.err, HasSubstr("spry: --chat-template no.jinja cannot be opened: No such"));
 }
 
-TEST_F(ProgramTest, TheServersBenchmarksExplainThemselves) {
-  for (const std::string name :
-       {"first_token", "inter_token", "overload", "start_and_idle", "streams", "token_cost"}) {
-    const std::string script =
-        "/usr/bin/python3 -B '" SPRY_SOURCE_DIR "/bench/server/" + name + ".py' ";
-    const ProgramResult help = Shell(script + "--help");
-    EXPECT_EQ(help.exit_code, 0) << name << help.err;
-    EXPECT_THAT(help.out, StartsWith("usage: " + name)) << name;
-    for (const char* wrong : {"many", "0", "-1"}) {
-      const ProgramResult r = Shell(script + wrong);
-      EXPECT_EQ(r.exit_code, 2) << name << " " << wrong;
-      EXPECT_THAT(r.err, Not(HasSubstr("Traceback"))) << name << " " << wrong;
-    }
-  }
-}
-
 TEST_F(ProgramTest, AMissingModelIsOneLineAndOne) {
   for (const char* command :
        {"generate nowhere --prompt x", "bench latency nowhere", "inspect nowhere",
@@ -173,6 +161,42 @@ TEST_F(ProgramTest, AMissingModelIsOneLineAndOne) {
     EXPECT_THAT(r.err, StartsWith("spry: nowhere: ")) << command;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
   }
+}
+
+// On one CPU, so that two threads are too many on any machine.
+TEST_F(ProgramTest, MoreThreadsThanCoresAreToldOrRefused) {
+  MakeModel("m");
+  WriteText(folder_ / "in.jsonl", "{\"prompt_token_ids\": [5], \"max_tokens\": 1}\n");
+  const std::string on_one_cpu =
+      "taskset -c $(taskset -pc $$ | sed 's/.*: //; s/[-,].*//') \"$SPRY\" ";
+  const std::string generate =
+      on_one_cpu + "generate m --load-format dummy --device cpu --input in.jsonl";
+  const ProgramResult two = Shell(generate + " --threads 2");
+  EXPECT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_THAT(two.err, HasSubstr(" warning --threads is more than the cores that this process may "
+                                 "use threads=2 cores=1\n"));
+  for (const char* threads : {"", " --threads 1"}) {
+    const ProgramResult one = Shell(generate + threads);
+    EXPECT_EQ(one.exit_code, 0) << one.err;
+    EXPECT_THAT(one.err, Not(HasSubstr("warning")));
+  }
+  EXPECT_THAT(Shell(on_one_cpu + "generate m --load-format dummy --device null --input in.jsonl "
+                                 "--threads 2")
+                  .err,
+              Not(HasSubstr("warning")));
+  const ProgramResult machine = Shell(on_one_cpu + "bench machine --threads 2");
+  EXPECT_EQ(machine.exit_code, 1);
+  EXPECT_EQ(machine.err,
+            "spry: --threads 2: this process may use 1 core, of which more threads measure nothing "
+            "more\n");
+}
+
+TEST_F(ProgramTest, AFolderWithoutWeightsNamesTheFlag) {
+  MakeModel("m");
+  EXPECT_THAT(Spry("generate m --prompt x --device null").err,
+              HasSubstr("m: no weights; expected "));
+  EXPECT_THAT(Spry("generate m --prompt x --device null").err,
+              HasSubstr("; --load-format dummy makes random ones\n"));
 }
 
 TEST_F(ProgramTest, APlanThatDoesNotFitNamesTheFlag) {

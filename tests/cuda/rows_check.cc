@@ -371,9 +371,11 @@ void CheckRows(Report& report, const CheckOptions&) {
     CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, /*biased=*/false, dtype, cuda);
     CheckDrawnLogits(report, /*n=*/2320, /*k=*/1536, /*biased=*/true, dtype, cuda);
     CheckDrawnLogits(report, /*n=*/2320, /*k=*/4096, /*biased=*/false, dtype, cuda);
+    for (const int block_size : {8, 16}) {
+      CheckAttentionRows(report, 64, /*group=*/1, dtype, block_size, "cuda-lanes");
+    }
     for (const int group : {1, 3, 4, 8}) {
       const int block_size = group == 4 ? 8 : 16;
-      CheckAttentionRows(report, 64, group, dtype, block_size, "cuda-lanes");
       CheckAttentionRows(report, 64, group, dtype, block_size, "cuda");
       CheckAttentionRows(report, 128, group, dtype, block_size, "cuda");
     }

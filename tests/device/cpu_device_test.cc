@@ -35,7 +35,8 @@ TEST(CpuDevice, SaysWhatItIs) {
 
 TEST(CpuDevice, ThreadsAreBounded) {
   EXPECT_EQ(MakeCpuDevice({.threads = -1}).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(MakeCpuDevice({.threads = 5000}).status().message(), HasSubstr("from 1 to 1024"));
+  EXPECT_THAT(MakeCpuDevice({.threads = 5000}).status().message(),
+              HasSubstr("--threads is 5000; it must be from 1 to 1024"));
   EXPECT_TRUE(MakeCpuDevice({}).ok());  // the machine's own number
 }
 

@@ -45,8 +45,11 @@ TEST(Listen, Addresses) {
 
 TEST(Listen, ErrorsNameTheAddressAndTheReason) {
   ServerRig rig;
-  EXPECT_EQ(ListenError({.port = rig.port()}),
-            fmt::format("cannot listen on 127.0.0.1 port {}: Address already in use", rig.port()));
+  EXPECT_EQ(
+      ListenError({.port = rig.port()}),
+      fmt::format("cannot listen on 127.0.0.1 port {}: Address already in use; choose another "
+                  "--port, or 0 for any free one",
+                  rig.port()));
   EXPECT_THAT(ListenError({.host = "203.0.113.7", .port = 0}),
               HasSubstr("203.0.113.7 port 0: Cannot assign requested address"));
   EXPECT_THAT(ListenError({.host = "no such host", .port = 0}), HasSubstr("--host no such host: "));

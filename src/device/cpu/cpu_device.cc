@@ -120,19 +120,19 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-int ThreadsOrDefault(int threads) {
-  if (threads > 0) return threads;
+int UsableCores() {
   const int cores = CountPhysicalCores(AllowedCpus(), kTopologyRoot);
   const CgroupLimits limits = ReadCgroupLimits(kSelfCgroup, kCgroupRoot);
   const int quota = static_cast<int>(std::min(limits.cpus.value_or(cores), 1.0 * cores));
   return std::max(quota, 1);
 }
 
+int ThreadsOrDefault(int threads) { return threads > 0 ? threads : UsableCores(); }
+
 Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuDeviceOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return InvalidArgument(
-        fmt::format("threads is {}; it must be from 1 to {}, or 0 for the "
-                    "physical cores",
+        fmt::format("--threads is {}; it must be from 1 to {}; without it all usable cores compute",
                     options.threads, kMaxThreads));
   }
   SPRY_ASSIGN_OR_RETURN(const KernelChoice kernels,

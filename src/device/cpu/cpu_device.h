@@ -14,11 +14,13 @@ inline constexpr int kMaxThreads = 1024;
 enum class CpuIsa { kAuto, kReference, kAvx2, kAvx512, kAmx };
 
 struct CpuDeviceOptions {
-  int threads = 0;  // 0: the physical cores that affinity and cgroup allow
+  int threads = 0;  // 0: all usable cores
   CpuIsa isa = CpuIsa::kAuto;
 };
 
-// `threads`, or where that is 0 what it means.
+// The physical cores that affinity and cgroup allow, at least 1.
+int UsableCores();
+// `threads`, or where that is 0 all usable cores.
 int ThreadsOrDefault(int threads);
 
 // InvalidArgument when the machine lacks `isa`, naming what is missing.

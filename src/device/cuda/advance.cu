@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "device/cuda/draw.cuh"
+#include "device/cuda/early_slot.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/overlap.cuh"
 #include "ops/advance.h"
@@ -16,9 +17,12 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr int kWarp = 32;
+// The logits of more rows fill the card, so that this kernel begins after them.
+constexpr int32_t kMaxEarlyRows = 64;
 
 struct AdvanceArgs {
   StepRings rings;
+  int32_t max_rows = 0;
   std::byte* best_draws = nullptr;
 };
 
@@ -43,16 +47,17 @@ __device__ T* AtEntry(T* first, int64_t bytes) {
 }
 
 __global__ void __launch_bounds__(kMaxThreads)
-    AdvanceKernel(AdvanceArgs args, DrawArgs draw, StepState state) {
+    AdvanceKernel(AdvanceArgs args, bool early, DrawArgs draw, StepState state) {
   LetNextStart();
   // What stage and the step before have left is read while the draws still run (overlap.cuh).
-  const uint64_t step = *args.rings.step_counter;
+  const uint64_t step = args.rings.counters->step;
   const int64_t bytes = static_cast<int64_t>(step % args.rings.size) * args.rings.result_bytes;
   RowResult* rows = AtEntry(args.rings.first_result.rows, bytes);
   const int32_t first = static_cast<int32_t>(threadIdx.x);
   const int32_t num_rows = state.header->num_rows;
   AdvancingRow row;
   if (first < num_rows) row = RowToAdvance(state, first);
+  if (early) BringSlot(args.rings, args.max_rows, step + 1);
   AwaitPrevious();
   for (int32_t r = first; r < num_rows; r += blockDim.x) {
     if (r != first) row = RowToAdvance(state, r);
@@ -75,7 +80,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   __syncthreads();
   if (threadIdx.x != 0) return;
   uint64_t* tag = AtEntry(args.rings.first_result.step, bytes);
-  *args.rings.step_counter = step + 1;
+  args.rings.counters->step = step + 1;
   ::cuda::atomic_ref<uint64_t, ::cuda::thread_scope_system>(*tag).store(
       step + 1, ::cuda::memory_order_release);
 }
@@ -85,14 +90,16 @@ void Launch(const void* args, const StepState& state, const LaunchContext& conte
   const AdvanceArgs& advance = ArgsAs<AdvanceArgs>(args);
   const DrawArgs draw = context.shape.draws ? MakeDrawArgs(advance.best_draws, state) : DrawArgs{};
   LaunchOverlapped(context, {.blocks = dim3(1), .threads = std::clamp(wanted, kWarp, kMaxThreads)},
-                   AdvanceKernel, advance, draw, state);
+                   AdvanceKernel, advance, context.overlap && context.shape.rows <= kMaxEarlyRows,
+                   draw, state);
 }
 
 }  // namespace
 
 Result<BoundLaunch> BindAdvance(const OpRecord& op, BindContext& context) {
-  return BoundLaunch{op.id, Launch,
-                     context.Keep(AdvanceArgs{context.rings(), context.best_draws()})};
+  return BoundLaunch{
+      op.id, Launch,
+      context.Keep(AdvanceArgs{context.rings(), context.limits().max_rows, context.best_draws()})};
 }
 
 }  // namespace spry::cuda

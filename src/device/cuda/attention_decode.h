@@ -9,6 +9,7 @@ namespace spry::cuda {
 struct DecodeArgs : AttentionInputs {
   int32_t heads = 1;        // of a unit: a divisor of the group
   int32_t head_blocks = 1;  // units of a KV head and token
+  float scale_log2 = 1.0f;  // of scores, to exponents of 2
   AttentionScratch scratch;
 };
 

@@ -1,16 +1,17 @@
-// The attention backend "cuda-lanes": 16-bit KV and heads of 64, without tensor cores. It needs
-// little shared memory, so its blocks start beside those of the projection before them and have
-// their keys when it ends: a decode step over a few hundred tokens costs less than with "cuda"
-// (attention.cu), a long prompt much more.
+// The attention backend "cuda-lanes": 16-bit KV and heads of 64, each with its own keys, without
+// tensor cores. It needs little shared memory, so its blocks start beside those of the projection
+// before them and have their keys when it ends: a decode step over a few hundred tokens costs less
+// than with "cuda" (attention.cu), a long prompt much more.
 //
-// A unit is all query heads of one KV head for one token, so K and V are read once for the group.
-// Positions are taken in tiles of 16; tile i of a segment of kKvSegment belongs to strand i mod
-// kStrands. Within a tile a few lanes share a key, and the same lanes take the same key's value, so
-// a score never leaves its lanes; a strand is a running softmax over its tiles, the strands' states
-// become one by their common maximum, then segments are merged in order. All of that depends on
-// absolute positions only, so a token's result does not depend on batch or chunk
-// (docs/architecture.md). Neither does it depend on how many warps share a unit's strands: all
-// kStrands where units are few, one where there are enough units to fill the card.
+// A unit is one head of one token or, in a mixed step, of two neighbouring tokens of one request,
+// for which keys and values are read and widened once. Positions are taken in tiles of 16; tile i
+// of a segment of kKvSegment belongs to strand i mod kStrands. Within a tile a few lanes share a
+// key, and the same lanes take the same key's value, so a score never leaves its lanes; a strand is
+// a running softmax over its tiles, the strands' states become one by their common maximum, then
+// segments are merged in order. All of that depends on absolute positions only, so a token's result
+// does not depend on batch or chunk (docs/architecture.md). Neither does it depend on how many
+// warps share a unit's strands: all kStrands where units are few, one where there are enough units
+// to fill the card.
 //
 // In a decode step a unit also writes its own token's k and v to the cache, and takes them from
 // where the projection left them: one launch. In a mixed step tokens of one prompt need each
@@ -38,13 +39,43 @@ constexpr int kKeysPerLoad = kWarpThreads / kLanesPerKey;
 constexpr int kLoads = kTile / kKeysPerLoad;
 static_assert(kLanesPerKey == 8 && kLoads == 4);  // AddKeys and Put go by the bits of a lane
 
-// How a kernel shares out units: kWarps warps each; a block has at least 4 warps.
-template <int kWarps_, int kGroup_>
+constexpr int kTogether = 2;  // tokens of a unit of a mixed step
+
+// How a kernel shares out units of up to kTokens tokens: kWarps warps each; a block has at least 4
+// warps.
+template <int kWarps_, int kTokens_>
 struct UnitShape : Units<kWarps_, std::max(kWarps_, 4)> {
-  static constexpr int kGroup = kGroup_;
+  static constexpr int kTokens = kTokens_;
   // Warps of a multiprocessor. More than so many leave registers for less than a tile.
-  static constexpr int kPerProcessor = kWarps_ == kStrands ? 16 : kWarps_ == 1 ? 24 : 20;
-  static constexpr int kMinBlocks = kGroup > 1 ? 1 : kPerProcessor / UnitShape::kBlockWarps;
+  static constexpr int kPerProcessor = kWarps_ == kStrands || kTokens > 1 ? 16
+                                       : kWarps_ == 1                     ? 24
+                                                                          : 20;
+  static constexpr int kMinBlocks = kPerProcessor / UnitShape::kBlockWarps;
+};
+
+// The tokens of a unit: `count` from `first` on, of one request. None: another unit has them.
+struct UnitTokens {
+  int32_t first = 0;
+  int32_t count = 0;
+  int32_t row = -1;      // the request's permanent row; below 0: padding
+  int32_t position = 0;  // of the first
+
+  // Of the block of token t of `num_tokens`: kTokens that follow each other in one request are its
+  // first one's, any others each their own.
+  template <int kTokens>
+  __device__ static UnitTokens Of(const StepState& state, int32_t t, int32_t num_tokens) {
+    UnitTokens unit{t, 1, state.token_slots[t], state.positions[t]};
+    if constexpr (kTokens > 1) {
+      const int32_t first = t / kTokens * kTokens;
+      bool together = first + kTokens <= num_tokens && unit.row >= 0;
+#pragma unroll
+      for (int i = 0; i < kTokens; ++i) {
+        together &= state.token_slots[min(first + i, num_tokens - 1)] == unit.row;
+      }
+      if (together) unit.count = t == first ? kTokens : 0;
+    }
+    return unit;
+  }
 };
 
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
@@ -219,19 +250,19 @@ struct LaneTile {
   }
 };
 
-// What a warp knows of a softmax over a strand's tiles, for kGroup heads. A lane holds 8 elements
-// of each output, summed over the keys that were its own.
-template <int kGroup>
+// What a warp knows of a softmax over a strand's tiles, for each token of a unit. A lane holds 8
+// elements of each output, summed over the keys that were its own.
+template <int kTokens>
 struct StrandState {
-  SoftmaxState softmax[kGroup];
-  float output[kGroup][8];
+  SoftmaxState softmax[kTokens];
+  float output[kTokens][8];
 
   __device__ void Reset() {
 #pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      softmax[h] = {};
+    for (int n = 0; n < kTokens; ++n) {
+      softmax[n] = {};
 #pragma unroll
-      for (int e = 0; e < 8; ++e) output[h][e] = 0.0f;
+      for (int e = 0; e < 8; ++e) output[n][e] = 0.0f;
     }
   }
 };
@@ -249,99 +280,131 @@ __device__ void AddHalves(const float (&values)[kCount], int bit, float (&half)[
   }
 }
 
+// What each token of a unit may see: one position more than the one before it. A tile of which a
+// token sees nothing leaves no trace in its state.
+template <int kTokens>
+struct TokenEnds {
+  int32_t first = 0;  // of the first token
+  int32_t count = 0;  // of tokens
+
+  // The end of what `token` sees of positions up to `end`, which is the last token's.
+  __device__ int32_t Within(int32_t end, int token) const {
+    if constexpr (kTokens == 1) return end;
+    return token < count ? min(end, first + token) : 0;
+  }
+  __device__ bool Sees(int token, int32_t begin) const {
+    return kTokens == 1 || (token < count && begin < first + token);
+  }
+};
+
 // Adds the keys of a tile to the softmaxes. weights: of one of the lane's four keys (load Lane() %
 // 8 / 2), which two lanes have in common.
-template <typename T, int kGroup>
-__device__ void AddKeys(const LaneTile& tile, const TileAt& at, const float (&q)[kGroup][8],
-                        float scale, StrandState<kGroup>& state, float (&weights)[kGroup]) {
+template <typename T, typename Shape>
+__device__ void AddKeys(const LaneTile& tile, const TileAt& at,
+                        const TokenEnds<Shape::kTokens>& ends, const float (&q)[Shape::kTokens][8],
+                        float scale, StrandState<Shape::kTokens>& state,
+                        float (&weights)[Shape::kTokens]) {
+  constexpr int kTokens = Shape::kTokens;
   const int32_t mine = Lane() / kLanesPerKey + Lane() % kLanesPerKey / 2 * kKeysPerLoad;
+  float products[kTokens][kLoads];
 #pragma unroll
-  for (int h = 0; h < kGroup; ++h) {
-    float products[kLoads];
+  for (int i = 0; i < kLoads; ++i) {
+    float k[8];
+    Widen<T>(tile.keys[i], k);
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      float k[8];
-      Widen<T>(tile.keys[i], k);
-      products[i] = 0.0f;
+    for (int n = 0; n < kTokens; ++n) {
+      products[n][i] = 0.0f;
 #pragma unroll
-      for (int e = 0; e < 8; ++e) products[i] = fmaf(q[h][e], k[e], products[i]);
+      for (int e = 0; e < 8; ++e) products[n][i] = fmaf(q[n][e], k[e], products[n][i]);
     }
+  }
+  // Token beside token, for the latency of each exchange.
+  float scores[kTokens];
+  float max[kTokens];
+#pragma unroll
+  for (int n = 0; n < kTokens; ++n) {
     float two[2];
-    AddHalves(products, 4, two);
+    AddHalves(products[n], 4, two);
     float one[1];
     AddHalves(two, 2, one);
     const float product = one[0] + __shfl_xor_sync(0xffffffffu, one[0], 1);
-    const float score = at.begin + mine < at.end ? product * scale : -INFINITY;
-    SoftmaxState& softmax = state.softmax[h];
-    float max = fmaxf(softmax.max, score);
+    scores[n] = at.begin + mine < ends.Within(at.end, n) ? product * scale : -INFINITY;
+    max[n] = fmaxf(state.softmax[n].max, scores[n]);
+  }
 #pragma unroll
-    for (int step = 2; step < kWarpThreads; step *= 2) {
-      max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, step));
+  for (int step = 2; step < kWarpThreads; step *= 2) {
+#pragma unroll
+    for (int n = 0; n < kTokens; ++n) {
+      max[n] = fmaxf(max[n], __shfl_xor_sync(0xffffffffu, max[n], step));
     }
+  }
+#pragma unroll
+  for (int n = 0; n < kTokens; ++n) {
+    SoftmaxState& softmax = state.softmax[n];
     if (softmax.max != -INFINITY) {
-      const float keep = FastExp(softmax.max - max);
+      const float keep = FastExp(softmax.max - max[n]);
       softmax.sum *= keep;
 #pragma unroll
-      for (int e = 0; e < 8; ++e) state.output[h][e] *= keep;
+      for (int e = 0; e < 8; ++e) state.output[n][e] *= keep;
     }
-    softmax.max = max;
-    weights[h] = FastExp(score - max);
+    softmax.max = max[n];
+    weights[n] = ends.Sees(n, at.begin) ? FastExp(scores[n] - max[n]) : 0.0f;
   }
 }
 
 // Sums are of this lane's keys; the lanes are summed once, at the end of the strand.
-template <typename T, int kGroup>
-__device__ void AddValues(const LaneTile& tile, const float (&weights)[kGroup],
-                          StrandState<kGroup>& state) {
+template <typename T, typename Shape>
+__device__ void AddValues(const LaneTile& tile, const float (&weights)[Shape::kTokens],
+                          StrandState<Shape::kTokens>& state) {
 #pragma unroll
-  for (int h = 0; h < kGroup; ++h) {
+  for (int i = 0; i < kLoads; ++i) {
+    float v[8];
+    Widen<T>(tile.values[i], v);
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
+    for (int n = 0; n < Shape::kTokens; ++n) {
       const float weight =
-          __shfl_sync(0xffffffffu, weights[h], Lane() / kLanesPerKey * kLanesPerKey + 2 * i);
-      state.softmax[h].sum += weight;
-      float v[8];
-      Widen<T>(tile.values[i], v);
+          __shfl_sync(0xffffffffu, weights[n], Lane() / kLanesPerKey * kLanesPerKey + 2 * i);
+      state.softmax[n].sum += weight;
 #pragma unroll
-      for (int e = 0; e < 8; ++e) state.output[h][e] = fmaf(weight, v[e], state.output[h][e]);
+      for (int e = 0; e < 8; ++e) state.output[n][e] = fmaf(weight, v[e], state.output[n][e]);
     }
   }
 }
 
 // The states of a unit's strands, for merging.
-template <int kGroup>
+template <int kTokens>
 struct MergeSpace {
-  float max[kGroup][kStrands];
-  float sum[kGroup][kStrands];
-  __align__(16) float output[kStrands][kGroup][kDim];
+  float max[kTokens][kStrands];
+  float sum[kTokens][kStrands];
+  __align__(16) float output[kStrands][kTokens][kDim];
 
   // Sums the lanes.
-  __device__ void Put(int strand, const StrandState<kGroup>& state) {
+  __device__ void Put(int strand, const StrandState<kTokens>& state) {
 #pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      float total = state.softmax[h].sum;
+    for (int n = 0; n < kTokens; ++n) {
+      float total = state.softmax[n].sum;
 #pragma unroll
       for (int step = kLanesPerKey; step < kWarpThreads; step *= 2) {
         total += __shfl_xor_sync(0xffffffffu, total, step);
       }
       float four[4];
-      AddHalves(state.output[h], 8, four);
+      AddHalves(state.output[n], 8, four);
       float two[2];
       AddHalves(four, 16, two);
       const int element = Lane() % kLanesPerKey * 8 + (Lane() & 8) / 2 + (Lane() & 16) / 8;
-      *reinterpret_cast<float2*>(&output[strand][h][element]) = make_float2(two[0], two[1]);
+      *reinterpret_cast<float2*>(&output[strand][n][element]) = make_float2(two[0], two[1]);
       if (Lane() == 0) {
-        max[h][strand] = state.softmax[h].max;
-        sum[h][strand] = total;
+        max[n][strand] = state.softmax[n].max;
+        sum[n][strand] = total;
       }
     }
   }
 
-  // The segment's state of head h and its output[d]: a sum over `used` strands in ascending order.
-  // By whole warps, which have one h.
-  __device__ SoftmaxState Merged(int h, int d, int used, float& merged_output) const {
+  // The segment's state of token n and its output[d]: a sum over `used` strands in ascending
+  // order. By whole warps, which have one n.
+  __device__ SoftmaxState Merged(int n, int d, int used, float& merged_output) const {
     const int own = Lane() % kStrands;
-    const float own_max = own < used ? max[h][own] : -INFINITY;
+    const float own_max = own < used ? max[n][own] : -INFINITY;
     SoftmaxState state{.max = own_max};
 #pragma unroll
     for (int step = 1; step < kStrands; step *= 2) {
@@ -353,8 +416,8 @@ struct MergeSpace {
     for (int s = 0; s < kStrands; ++s) {
       if (s >= used) break;
       const float factor = __shfl_sync(0xffffffffu, own_factor, s);
-      state.sum = fmaf(sum[h][s], factor, state.sum);
-      merged_output = fmaf(output[s][h][d], factor, merged_output);
+      state.sum = fmaf(sum[n][s], factor, state.sum);
+      merged_output = fmaf(output[s][n][d], factor, merged_output);
     }
     return state;
   }
@@ -364,18 +427,19 @@ struct MergeSpace {
 // tile's keys, and of its values, is filled again as soon as they are used.
 template <typename T, typename Shape>
 __device__ void AddStrands(const LaneKv<T>& kv, const OwnKv<T>& own, StrandWalk<Shape> walk,
-                           const float (&q)[Shape::kGroup][8], float scale, LaneTile& tile,
-                           MergeSpace<Shape::kGroup>& space) {
-  StrandState<Shape::kGroup> state;
+                           const TokenEnds<Shape::kTokens>& ends,
+                           const float (&q)[Shape::kTokens][8], float scale, LaneTile& tile,
+                           MergeSpace<Shape::kTokens>& space) {
+  StrandState<Shape::kTokens> state;
   state.Reset();
 #pragma unroll 1
   while (walk.inside()) {
     tile.FetchOwn(own, walk.at);
     const StrandWalk<Shape> next = walk.Next();
-    float weights[Shape::kGroup];
-    AddKeys<T>(tile, walk.at, q, scale, state, weights);
+    float weights[Shape::kTokens];
+    AddKeys<T, Shape>(tile, walk.at, ends, q, scale, state, weights);
     if (next.inside()) tile.FetchKeys(kv, next.at);
-    AddValues<T>(tile, weights, state);
+    AddValues<T, Shape>(tile, weights, state);
     if (next.inside()) tile.FetchValues(kv, next.at);
     if (next.strand != walk.strand) {
       space.Put(walk.strand, state);
@@ -389,22 +453,25 @@ template <typename T, typename Shape>
 __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
     AttentionKernel(const __grid_constant__ AttentionInputs args, bool writes_kv, int32_t num_rows,
                     const __grid_constant__ StepState state) {
-  constexpr int kGroup = Shape::kGroup;
+  constexpr int kTokens = Shape::kTokens;
   LetNextStart();
-  const int32_t t = static_cast<int32_t>(blockIdx.x);
-  const int32_t kv_head = static_cast<int32_t>(blockIdx.y) * Shape::kUnits + Shape::Unit();
-  if (kv_head >= args.cache.num_kv_heads) return;
-  const int32_t first_head = kv_head * args.group + static_cast<int32_t>(blockIdx.z) * kGroup;
-  T* out = reinterpret_cast<T*>(args.out.data) + t * args.out.stride + first_head * kDim;
+  const UnitTokens unit = UnitTokens::Of<kTokens>(state, static_cast<int32_t>(blockIdx.x),
+                                                  static_cast<int32_t>(gridDim.x));
+  if (unit.count == 0) return AwaitPrevious();
+  const int32_t t = unit.first;
+  const int32_t head = static_cast<int32_t>(blockIdx.y) * Shape::kUnits + Shape::Unit();
+  if (head >= args.cache.num_kv_heads) return;
+  T* out = reinterpret_cast<T*>(args.out.data) + t * args.out.stride + head * kDim;
   const FirstBlocks first(
       state.block_tables + int64_t{min(t, num_rows - 1)} * args.cache.max_blocks_per_row,
       Shape::Warp() * kTile, args.block_shift, args.cache.max_blocks_per_row);
-  const int32_t row = state.token_slots[t];
-  const int32_t position = state.positions[t];
-  T* keys = args.cache.Key<T>(0, 0, kv_head);
+  const int32_t row = unit.row;
+  const int32_t position = unit.position + unit.count - 1;  // the last
+  const TokenEnds<kTokens> ends{unit.position + 1, unit.count};
+  T* keys = args.cache.Key<T>(0, 0, head);
   const LaneKv<T> kv{
       .keys = keys,
-      .value_distance = static_cast<int32_t>(args.cache.Value<T>(0, 0, kv_head) - keys),
+      .value_distance = static_cast<int32_t>(args.cache.Value<T>(0, 0, head) - keys),
       .block_elements = static_cast<int32_t>(args.cache.BlockElements()),
       .block_table = state.block_tables + int64_t{max(row, 0)} * args.cache.max_blocks_per_row,
       .block_shift = args.block_shift};
@@ -417,40 +484,43 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   }
   AwaitPrevious();
   if (row < 0) {
-    for (int i = Shape::Thread(); i < kGroup * kDim; i += Shape::kThreads) {
-      out[i] = FromFloat<T>(0.0f);
+    for (int i = Shape::Thread(); i < unit.count * kDim; i += Shape::kThreads) {
+      out[i / kDim * args.out.stride + i % kDim] = FromFloat<T>(0.0f);
     }
     return;
   }
-  float q[kGroup][8];
-  const T* query = reinterpret_cast<const T*>(args.q.data) + t * args.q.stride + first_head * kDim;
+  float q[kTokens][8];
+  const T* query = reinterpret_cast<const T*>(args.q.data) + t * args.q.stride + head * kDim;
 #pragma unroll
-  for (int h = 0; h < kGroup; ++h) {
-    Widen<T>(*reinterpret_cast<const uint4*>(query + h * kDim + Lane() % kLanesPerKey * 8), q[h]);
+  for (int n = 0; n < kTokens; ++n) {
+    const T* mine = query + min(n, unit.count - 1) * args.q.stride + Lane() % kLanesPerKey * 8;
+    Widen<T>(*reinterpret_cast<const uint4*>(mine), q[n]);
   }
   OwnKv<T> own;
   if (writes_kv) {
-    own = {reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim,
-           reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim, position};
-    if (Shape::Warp() == 0 && blockIdx.z == 0) own.Write(kv);
+    own = {reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + head * kDim,
+           reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + head * kDim, position};
+    if (Shape::Warp() == 0) own.Write(kv);
   }
-  __shared__ MergeSpace<kGroup> spaces[Shape::kUnits];
-  MergeSpace<kGroup>& space = spaces[Shape::Unit()];
-  // Thread i owns elements i, i + kThreads, ... of the group's outputs [kGroup, kDim].
-  constexpr int kMine = (kGroup * kDim + Shape::kThreads - 1) / Shape::kThreads;
+  __shared__ MergeSpace<kTokens> spaces[Shape::kUnits];
+  MergeSpace<kTokens>& space = spaces[Shape::Unit()];
+  // Thread i owns elements i, i + kThreads, ... of the tokens' outputs [kTokens, kDim].
+  constexpr int kMine = (kTokens * kDim + Shape::kThreads - 1) / Shape::kThreads;
   float total[kMine] = {};
   SoftmaxState merged[kMine];
   for (int32_t segment = 0; segment <= position; segment += kKvSegment) {
     const int32_t end = min(position + 1, segment + kKvSegment);
     const auto walk = StrandWalk<Shape>::Of(segment, end);
     if (!ahead || segment > 0) tile.Fetch(kv, walk);
-    AddStrands(kv, own, walk, q, args.scale, tile, space);
+    AddStrands(kv, own, walk, ends, q, args.scale, tile, space);
     Shape::Sync();
-    const int used = min(kStrands, (end - segment + kTile - 1) / kTile);
 #pragma unroll
     for (int m = 0; m < kMine; ++m) {
       const int i = m * Shape::kThreads + Shape::Thread();
-      if (i >= kGroup * kDim) break;
+      if (i >= unit.count * kDim) break;
+      if (!ends.Sees(i / kDim, segment)) continue;
+      const int32_t seen = ends.Within(end, i / kDim) - segment;
+      const int used = min(kStrands, (seen + kTile - 1) / kTile);
       float output;
       const SoftmaxState part = space.Merged(i / kDim, i % kDim, used, output);
       if (segment == 0) {
@@ -466,7 +536,8 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
 #pragma unroll
   for (int m = 0; m < kMine; ++m) {
     const int i = m * Shape::kThreads + Shape::Thread();
-    if (i < kGroup * kDim) out[i] = FromFloat<T>(total[m] / merged[m].sum);
+    if (i >= unit.count * kDim) break;
+    out[i / kDim * args.out.stride + i % kDim] = FromFloat<T>(total[m] / merged[m].sum);
   }
 }
 
@@ -476,53 +547,37 @@ void LaunchUnits(const AttentionInputs& args, const StepState& state,
   const bool writes_kv = args.write_kv.launch != nullptr && context.shape.decode;
   LaunchOverlapped(
       context,
-      {.blocks = dim3(context.shape.tokens, CeilDiv(args.cache.num_kv_heads, Shape::kUnits),
-                      args.group / Shape::kGroup),
+      {.blocks = dim3(context.shape.tokens, CeilDiv(args.cache.num_kv_heads, Shape::kUnits)),
        .threads = Shape::kBlockThreads},
       AttentionKernel<T, Shape>, args, writes_kv, context.shape.rows, state);
 }
 
-// Whether every unit has its warps at once.
-template <typename Shape>
-bool RunsAtOnce(const AttentionInputs& args, const LaunchContext& context) {
-  return context.shape.tokens * args.cache.num_kv_heads * Shape::kWarps <=
-         context.processors * Shape::kPerProcessor;
-}
-
-template <typename T, int kGroup>
-void LaunchAttention(const void* kept, const StepState& state, const LaunchContext& context) {
-  const AttentionInputs& args = ArgsAs<AttentionInputs>(kept);
-  if (args.write_kv.launch != nullptr && !context.shape.decode) {
-    args.write_kv.launch(args.write_kv.args, state, context);
-  }
-  if constexpr (kGroup == 1) {  // groups share what they read, and so have few units
-    if (!RunsAtOnce<UnitShape<kStrands, 1>>(args, context)) {
-      if (RunsAtOnce<UnitShape<4, 1>>(args, context)) {
-        return LaunchUnits<T, UnitShape<4, 1>>(args, state, context);
-      }
-      if (RunsAtOnce<UnitShape<2, 1>>(args, context)) {
-        return LaunchUnits<T, UnitShape<2, 1>>(args, state, context);
-      }
-      return LaunchUnits<T, UnitShape<1, 1>>(args, state, context);
+// The most warps with which every unit has them at once.
+template <typename T, int kTokens, int kWarps = kStrands>
+void ChooseWarps(const AttentionInputs& args, const StepState& state,
+                 const LaunchContext& context) {
+  using Shape = UnitShape<kWarps, kTokens>;
+  if constexpr (kWarps > 1) {
+    const int64_t units = int64_t{CeilDiv(context.shape.tokens, kTokens)} * args.cache.num_kv_heads;
+    if (units * kWarps > int64_t{context.processors} * Shape::kPerProcessor) {
+      return ChooseWarps<T, kTokens, kWarps / 2>(args, state, context);
     }
   }
-  LaunchUnits<T, UnitShape<kStrands, kGroup>>(args, state, context);
+  LaunchUnits<T, Shape>(args, state, context);
 }
 
 template <typename T>
-LaunchFn ChooseGroup(int32_t group) {
-  // The largest that divides: several blocks share a KV head only where a group is odd or large.
-  if (group % 8 == 0) return LaunchAttention<T, 8>;
-  if (group % 4 == 0) return LaunchAttention<T, 4>;
-  if (group % 3 == 0) return LaunchAttention<T, 3>;
-  if (group % 2 == 0) return LaunchAttention<T, 2>;
-  return LaunchAttention<T, 1>;
+void LaunchAttention(const void* kept, const StepState& state, const LaunchContext& context) {
+  const AttentionInputs& args = ArgsAs<AttentionInputs>(kept);
+  if (context.shape.decode) return ChooseWarps<T, 1>(args, state, context);
+  if (args.write_kv.launch != nullptr) args.write_kv.launch(args.write_kv.args, state, context);
+  ChooseWarps<T, kTogether>(args, state, context);
 }
 
 Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
   SPRY_ASSIGN_OR_RETURN(const AttentionInputs args, BindAttentionInputs(op, context, "cuda-lanes"));
   const LaunchFn launch =
-      args.q.dtype == DType::kF16 ? ChooseGroup<F16>(args.group) : ChooseGroup<Bf16>(args.group);
+      args.q.dtype == DType::kF16 ? LaunchAttention<F16> : LaunchAttention<Bf16>;
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }
 
@@ -530,10 +585,11 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
 
 CudaAttentionBackend CudaLanesAttention() {
   return {.facts = {.name = "cuda-lanes",
-                    .description = "one block per token and KV head, split over warps",
+                    .description = "without tensor cores; decode steps over short contexts",
                     .activations = {DType::kF16, DType::kBF16},
                     .kvs = {DType::kF16, DType::kBF16},
                     .head_dims = {64},
+                    .grouped_heads = false,
                     .capturable = true},
           .bytes_per_block = KvBytesPerBlock,
           .bind_write_kv = BindWriteKv,

@@ -1,6 +1,8 @@
 #include "device/cuda/attention_plan.h"
 
-#include "device/cuda/attention_tile.cuh"
+#include <optional>
+
+#include "device/cuda/block_reduce.cuh"
 #include "device/cuda/memory_plan.h"
 #include "device/cuda/overlap.cuh"
 #include "ops/attention/attention.h"
@@ -33,7 +35,7 @@ __device__ int32_t SumBefore(int32_t count, int32_t& all) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    PlanTilesKernel(QueryTile* tiles, int32_t most_tiles, int32_t per_tile, StepState state) {
+    PlanTilesKernel(QueryTile* tiles, int32_t most_tiles, TileSizes sizes, StepState state) {
   LetNextStart();
   AwaitPrevious();
   const auto thread = static_cast<int32_t>(threadIdx.x);
@@ -42,12 +44,17 @@ __global__ void __launch_bounds__(kThreads)
   for (int32_t first = 0; first < num_rows; first += kThreads) {
     const int32_t r = first + thread;
     const StagedRow row = r < num_rows ? state.rows[r] : StagedRow{};
+    const int32_t per_tile = sizes.Of(row.num_tokens);
     const int32_t count = (row.num_tokens + per_tile - 1) / per_tile;
     int32_t all = 0;
     const int32_t before = SumBefore(count, all);
     for (int32_t i = 0; i < count; ++i) {
-      tiles[planned + before + i] = {.first_token = row.query_start + i * per_tile,
-                                     .num_tokens = min(per_tile, row.num_tokens - i * per_tile)};
+      const int32_t first = i * per_tile;
+      tiles[planned + before + count - 1 - i] = {
+          .first_token = row.query_start + first,
+          .num_tokens = min(per_tile, row.num_tokens - first),
+          .row = row.live ? row.row : -1,
+          .position = row.start + first};
     }
     planned += all;
   }
@@ -100,29 +107,24 @@ int32_t HeadsOfBlock(int32_t group) {
 
 bool PlansTiles(const Program& program, const OpRecord& attention) {
   const AttentionParams& params = attention.params.As<AttentionParams>();
-  bool is_first = true;
-  int32_t first_heads = 0;
-  ForAttentions(program, [&](const AttentionParams& other) {
-    if (first_heads == 0) {
-      first_heads = HeadsOfBlock(GroupOf(other));
-      is_first = other.layer == params.layer;
-    }
-  });
+  std::optional<AttentionParams> first;
   bool uniform = true;
   ForAttentions(program, [&](const AttentionParams& other) {
-    uniform &= HeadsOfBlock(GroupOf(other)) == first_heads;
+    if (!first) first = other;
+    uniform &= other.num_heads == first->num_heads && other.num_kv_heads == first->num_kv_heads;
   });
-  return is_first || !uniform;
+  return first->layer == params.layer || !uniform;
 }
 
-int32_t MostQueryTiles(int32_t tokens, int32_t rows, int32_t per_tile) {
-  return std::min(tokens, tokens / per_tile + rows);
+int32_t TileSizes::MostTiles(int32_t tokens, int32_t rows) const {
+  const int32_t most_few = std::max(1, (few_tokens + few_per_tile - 1) / few_per_tile);
+  return std::min(tokens, tokens / per_tile + rows * most_few);
 }
 
-void LaunchPlanTiles(QueryTile* tiles, int32_t most_tiles, int32_t per_tile, const StepState& state,
-                     const LaunchContext& context) {
+void LaunchPlanTiles(QueryTile* tiles, int32_t most_tiles, const TileSizes& sizes,
+                     const StepState& state, const LaunchContext& context) {
   LaunchOverlapped(context, {.blocks = dim3(1), .threads = kThreads}, PlanTilesKernel, tiles,
-                   most_tiles, per_tile, state);
+                   most_tiles, sizes, state);
 }
 
 int64_t AttentionScratchBytes(const Program& program, const StepLimits& limits) {

@@ -16,9 +16,13 @@ namespace spry::cuda {
 struct LaunchContext;
 
 // Tokens of one request that a block of a mixed step takes together. None: no work.
-struct QueryTile {
+struct alignas(16) QueryTile {
   int32_t first_token = 0;
   int32_t num_tokens = 0;
+  int32_t row = -1;      // the request's permanent row; below 0: padding
+  int32_t position = 0;  // of the first token
+
+  SPRY_HOST_DEVICE int32_t End() const { return position + num_tokens; }
 };
 
 struct AttentionScratch {
@@ -46,10 +50,23 @@ int32_t HeadsOfBlock(int32_t group);
 // The first attention op of a step plans the tiles, and every one that cuts differently.
 bool PlansTiles(const Program& program, const OpRecord& attention);
 
-// Of a mixed step with so many tokens and rows, `per_tile` tokens at most in each.
-int32_t MostQueryTiles(int32_t tokens, int32_t rows, int32_t per_tile);
-void LaunchPlanTiles(QueryTile* tiles, int32_t most_tiles, int32_t per_tile, const StepState& state,
-                     const LaunchContext& context);
+// How the tokens that a request has in a mixed step are cut: up to `few_tokens` into tiles of
+// `few_per_tile`, more into tiles of `per_tile`.
+struct TileSizes {
+  int32_t per_tile = 1;
+  int32_t few_tokens = 0;
+  int32_t few_per_tile = 1;
+
+  SPRY_HOST_DEVICE int32_t Of(int32_t tokens) const {
+    return tokens <= few_tokens ? few_per_tile : per_tile;
+  }
+  // Of a step with so many tokens and rows.
+  int32_t MostTiles(int32_t tokens, int32_t rows) const;
+};
+
+// A request's tiles are planned last tokens first: those see most, so they should start first.
+void LaunchPlanTiles(QueryTile* tiles, int32_t most_tiles, const TileSizes& sizes,
+                     const StepState& state, const LaunchContext& context);
 
 int64_t AttentionScratchBytes(const Program& program, const StepLimits& limits);
 // `base` holds that many bytes, all 0.

@@ -73,6 +73,8 @@ class CudaExecutable final : public Executable {
   Status Launch(StepId step) override {
     SPRY_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.ordinal));
     const StepHeader& header = *Slot(step).header;
+    // The card may read the slot from here on.
+    std::atomic_ref(*launched_).store(step.value() + 1, std::memory_order_release);
     CHECK(header.num_tokens <= limits_.max_tokens && header.num_rows <= limits_.max_rows);
     CHECK(header.num_samples <= limits_.max_samples);
     RowKinds kinds = row_kinds_.Update(Slot(step));
@@ -194,22 +196,25 @@ class CudaExecutable final : public Executable {
     return {};
   }
 
-  // The ring memory is all slots, then all results, then the images of rule slots.
+  // The ring memory is the host's counter, all slots, all results, then the images of rule slots.
   void MapRings() {
     rings_ = {.slot_bytes = StepSlotBytes(limits_),
               .result_bytes = StepResultBytes(limits_),
               .size = limits_.ring_size};
-    const int64_t results_at = rings_.slot_bytes * rings_.size;
-    rings_.first_slot = MapStepSlot(limits_, rings_memory_.device());
+    const int64_t results_at = kCounterBytes + rings_.slot_bytes * rings_.size;
+    launched_ = reinterpret_cast<uint64_t*>(rings_memory_.host());
+    rings_.launched = reinterpret_cast<uint64_t*>(rings_memory_.device());
+    rings_.first_slot = MapStepSlot(limits_, rings_memory_.device() + kCounterBytes);
     rings_.first_result = MapStepResult(limits_, rings_memory_.device() + results_at);
     rings_.rule_images = rings_memory_.device() + plan_.ring_bytes;
-    rings_.step_counter = reinterpret_cast<uint64_t*>(state_.data());
+    rings_.counters = reinterpret_cast<StepCounters*>(state_.data());
+    rings_.early_slot = MapStepSlot(limits_, state_.data() + kCounterBytes);
     for (int i = 0; i < rings_.size; ++i) {
       std::byte* host = rings_memory_.host();
-      slots_.push_back(MapStepSlot(limits_, host + i * rings_.slot_bytes));
+      slots_.push_back(MapStepSlot(limits_, host + kCounterBytes + i * rings_.slot_bytes));
       results_.push_back(MapStepResult(limits_, host + results_at + i * rings_.result_bytes));
     }
-    step_state_ = MapStepState(limits_, state_.data() + kStepCounterBytes);
+    step_state_ = MapStepState(limits_, state_.data() + kCounterBytes + rings_.slot_bytes);
   }
 
   Status Bind() {
@@ -336,6 +341,7 @@ class CudaExecutable final : public Executable {
   MappedMemory rings_memory_;
   Stream stream_;
   StepRings rings_;
+  uint64_t* launched_ = nullptr;  // of rings_, as the host addresses it
   StepState step_state_;
   std::vector<StepSlot> slots_;
   std::vector<StepResult> results_;

@@ -59,15 +59,26 @@ struct WeightMatrix {
   bool tiled = false;
 };
 
+// What the card counts for itself.
+struct alignas(16) StepCounters {
+  uint64_t step = 0;   // the one being computed
+  uint64_t early = 0;  // 1 + the step whose slot is in StepRings::early_slot
+};
+
 // The rings that host and card share, as the card addresses them. Entry i of each lies i * bytes
 // further on.
+//
+// Where the next step is launched while one is computed, advance brings the next slot to the card,
+// so that stage need not wait for the bus. It does so for steps of decoding rows alone.
 struct StepRings {
   StepSlot first_slot;
   int64_t slot_bytes = 0;
   StepResult first_result;
   int64_t result_bytes = 0;
   int32_t size = 0;
-  uint64_t* step_counter = nullptr;  // the step being computed; the card counts for itself
+  uint64_t* launched = nullptr;      // steps whose slots are written; the host counts them
+  StepCounters* counters = nullptr;  // on the card
+  StepSlot early_slot;               // on the card
   std::byte* rule_images = nullptr;  // [max_rule_slots]; no ring, but shared in the same way
 };
 

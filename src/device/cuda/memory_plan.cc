@@ -87,14 +87,15 @@ MemoryPlan PlanMemory(const Program& program, const StepLimits& limits,
   MemoryPlan plan;
   PlaceWeights(program, plan);
   plan.buffers = PlanBuffers(program, limits);
-  plan.state_bytes = kStepCounterBytes + StepStateBytes(limits);
+  plan.state_bytes = kCounterBytes + StepSlotBytes(limits) + StepStateBytes(limits);
   if (attention.scratch_bytes != nullptr) {
     plan.attention_bytes = attention.scratch_bytes(program, limits);
   }
   plan.logits = PlanLogits(program, plan, warpgroups);
   if (plan.logits.drawn_rows > 0) plan.best_draws_bytes = limits.max_samples * sizeof(uint64_t);
   plan.packed_row_bytes = PackedRowBytesOf(program, limits, plan, warpgroups);
-  plan.ring_bytes = (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
+  plan.ring_bytes =
+      kCounterBytes + (StepSlotBytes(limits) + StepResultBytes(limits)) * limits.ring_size;
   plan.rule_image_bytes = limits.max_rule_slots * MakeRuleSlotLayout(limits.vocab_size).image_bytes;
   for (const KvLayer& layer : program.kv_layers) {
     plan.kv_layer_bytes.push_back(attention.bytes_per_block(layer, limits.block_size));

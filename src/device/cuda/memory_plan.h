@@ -14,8 +14,9 @@ namespace spry::cuda {
 
 inline constexpr int64_t kDeviceAlignBytes = 256;  // of every array; what cudaMalloc gives
 
-// The step counter, before the step state; on a cache line of its own.
-inline constexpr int64_t kStepCounterBytes = kDeviceAlignBytes;
+// On a cache line of their own: the card's counters, before the early slot and the step state, and
+// the host's, before the rings (kernel.h).
+inline constexpr int64_t kCounterBytes = kDeviceAlignBytes;
 
 inline int64_t AlignDevice(int64_t bytes) {
   return (bytes + kDeviceAlignBytes - 1) / kDeviceAlignBytes * kDeviceAlignBytes;
@@ -35,12 +36,12 @@ struct MemoryPlan {
   std::vector<WeightPlacement> weights;  // by WeightId
   int64_t weight_bytes = 0;
   BufferPlan buffers;
-  int64_t state_bytes = 0;  // counter and step state on the card
+  int64_t state_bytes = 0;  // counters, early slot and step state on the card
   LogitsPlan logits;
   int64_t best_draws_bytes = 0;         // draw.h
   int64_t packed_row_bytes = 0;         // of the longest rows of a linear; twice
   int64_t attention_bytes = 0;          // scratch of the backend
-  int64_t ring_bytes = 0;               // slots and results in mapped host memory
+  int64_t ring_bytes = 0;               // counter, slots and results in mapped host memory
   int64_t rule_image_bytes = 0;         // in mapped host memory, behind the rings
   std::vector<int64_t> kv_layer_bytes;  // per block, by LayerIdx
   int64_t kv_block_bytes = 0;           // sum of these

@@ -1,7 +1,9 @@
-// stage (ops/stage.h): reads the step's slot across the bus. One block, because rows must wait for
-// all joins; a decode step moves a few hundred bytes.
+// stage (ops/stage.h): reads the step's slot, from the card where advance has brought it there
+// (early_slot.cuh), else across the bus. One block, because rows must wait for all joins; a decode
+// step moves a few hundred bytes.
 #include <algorithm>
 
+#include "device/cuda/early_slot.cuh"
 #include "device/cuda/element.cuh"
 #include "device/cuda/overlap.cuh"
 #include "ops/stage.h"
@@ -16,23 +18,6 @@ struct StageArgs {
   StepRings rings;
   StepLimits limits;
 };
-
-template <typename T>
-__device__ T* Advance(T* at, int64_t bytes) {
-  return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(at) + bytes);
-}
-
-__device__ StepSlot SlotOfStep(const StepRings& rings) {
-  const int64_t bytes = static_cast<int64_t>(*rings.step_counter % rings.size) * rings.slot_bytes;
-  StepSlot slot = rings.first_slot;
-  slot.header = Advance(slot.header, bytes);
-  slot.rows = Advance(slot.rows, bytes);
-  slot.token_ids = Advance(slot.token_ids, bytes);
-  slot.joins = Advance(slot.joins, bytes);
-  slot.block_writes = Advance(slot.block_writes, bytes);
-  slot.rule_copies = Advance(slot.rule_copies, bytes);
-  return slot;
-}
 
 // `count` elements across the bus by the whole block, in vectors: the arrays of a rule slot are
 // padded to more. A thread has several on their way at once.
@@ -121,18 +106,30 @@ __global__ void __launch_bounds__(kMaxThreads)
   __shared__ StepHeader header;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
   const int32_t threads = static_cast<int32_t>(blockDim.x);
-  const int32_t before = thread < bucket.rows ? state.rows[thread].row : -1;
-  StepSlot slot = SlotOfStep(args.rings);
-  // Most rows are those of the step before: what is kept of them comes while the slot does.
-  if (before >= 0) FetchKept(state.row_states[before]);
-  // In the same trip across the bus as the header, before it says how many there are.
-  __shared__ __align__(16) std::byte row_bytes[kMaxThreads * sizeof(SlotRow)];
-  auto* rows = reinterpret_cast<SlotRow*>(row_bytes);
+  // In one trip: which step it is, and the slot, if it is the early one.
+  const StepRings& rings = args.rings;
+  const bool takes_row = thread < bucket.rows;
+  const StepCounters counters = LoadNow(rings.counters);
+  StepSlot slot = rings.early_slot;
   SlotRow row;
   StepHeader counts;
-  if (thread < bucket.rows) row = slot.rows[thread];
-  if (thread == 0) counts = *slot.header;
-  if (thread < bucket.rows) rows[thread] = row;
+  int32_t before = 0;
+  if (takes_row) row = LoadNow(&slot.rows[thread]);
+  if (takes_row) before = LoadNow(&state.rows[thread]).row;
+  if (thread == 0) counts = LoadNow(slot.header);
+  if (counters.early != counters.step + 1) {
+    // Most rows are those of the step before: what is kept of them comes while the slot does, whose
+    // rows come with its header, before that says how many there are.
+    if (takes_row) FetchKept(state.row_states[before]);
+    slot = SlotOfStep(rings, counters.step);
+    if (takes_row) row = LoadNow(&slot.rows[thread]);
+    if (thread == 0) counts = LoadNow(slot.header);
+  } else if (takes_row) {
+    FetchKept(state.row_states[row.row]);
+  }
+  __shared__ __align__(16) std::byte row_bytes[kMaxThreads * sizeof(SlotRow)];
+  auto* rows = reinterpret_cast<SlotRow*>(row_bytes);
+  if (takes_row) rows[thread] = row;
   if (thread == 0) {
     header = counts;
     *state.header = counts;

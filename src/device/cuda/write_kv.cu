@@ -15,7 +15,20 @@ struct WriteKvArgs {
   KvCache cache;
 };
 
-template <typename T, typename Kv>
+// Of a row of k or v, kCount neighbouring elements at a time: of one head.
+template <int kCount, typename T, typename Kv>
+__device__ void WriteRow(const T* row, int32_t width, int32_t head_dim, Kv* first,
+                         int64_t next_head) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x) * kCount; i < width; i += kThreads * kCount) {
+    const auto from = *reinterpret_cast<const Run<T, kCount>*>(row + i);
+    Run<Kv, kCount> to;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) to.values[e] = FromFloat<Kv>(ToFloat(from.values[e]));
+    *reinterpret_cast<Run<Kv, kCount>*>(first + i / head_dim * next_head + i % head_dim) = to;
+  }
+}
+
+template <typename T, typename Kv, int kCount>
 __global__ void __launch_bounds__(kThreads)
     WriteKvKernel(WriteKvArgs args, View<T> k, View<T> v, StepState state) {
   LetNextStart();
@@ -29,24 +42,18 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t offset = position % cache.block_size;
   const int32_t block = state.block_tables[int64_t{state.rows[r].row} * cache.max_blocks_per_row +
                                            position / cache.block_size];
-  const int32_t k_width = cache.num_kv_heads * cache.head_dim;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < k_width; i += kThreads) {
-    const int32_t head = i / cache.head_dim;
-    cache.Key<Kv>(block, offset, head)[i % cache.head_dim] = FromFloat<Kv>(ToFloat(k.Row(t)[i]));
-  }
-  const int32_t v_width = cache.num_kv_heads * cache.v_head_dim;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_width; i += kThreads) {
-    const int32_t head = i / cache.v_head_dim;
-    cache.Value<Kv>(block, offset, head)[i % cache.v_head_dim] =
-        FromFloat<Kv>(ToFloat(v.Row(t)[i]));
-  }
+  WriteRow<kCount>(k.Row(t), cache.num_kv_heads * cache.head_dim, cache.head_dim,
+                   cache.Key<Kv>(block, offset, 0), int64_t{cache.block_size} * cache.head_dim);
+  WriteRow<kCount>(v.Row(t), cache.num_kv_heads * cache.v_head_dim, cache.v_head_dim,
+                   cache.Value<Kv>(block, offset, 0), int64_t{cache.block_size} * cache.v_head_dim);
 }
 
-template <typename T, typename Kv>
+template <typename T, typename Kv, int kCount>
 void LaunchWriteKv(const void* args, const StepState& state, const LaunchContext& context) {
   const WriteKvArgs& write = ArgsAs<WriteKvArgs>(args);
   LaunchOverlapped(context, {.blocks = dim3(context.shape.tokens), .threads = kThreads},
-                   WriteKvKernel<T, Kv>, write, ViewOf<T>(write.k), ViewOf<T>(write.v), state);
+                   WriteKvKernel<T, Kv, kCount>, write, ViewOf<T>(write.k), ViewOf<T>(write.v),
+                   state);
 }
 
 }  // namespace
@@ -72,9 +79,13 @@ Result<BoundLaunch> BindWriteKv(const OpRecord& op, BindContext& context) {
                          .v = context.Resolve(op.inputs[1]),
                          .cache = CacheOf(layer, index, context)};
   CHECK(args.k.dtype == args.v.dtype);
-  const LaunchFn launch = ForDType(args.k.dtype, [&layer]<typename T>(ElementOf<T>) -> LaunchFn {
-    return ForDType(layer.dtype,
-                    []<typename Kv>(ElementOf<Kv>) -> LaunchFn { return LaunchWriteKv<T, Kv>; });
+  const LaunchFn launch = ForDType(args.k.dtype, [&]<typename T>(ElementOf<T>) -> LaunchFn {
+    constexpr int kRun = kLongRun<T>;
+    const bool runs = HasLongRuns<T>(args.k) && HasLongRuns<T>(args.v) &&
+                      layer.head_dim % kRun == 0 && layer.v_head_dim % kRun == 0;
+    return ForDType(layer.dtype, [runs]<typename Kv>(ElementOf<Kv>) -> LaunchFn {
+      return runs ? LaunchWriteKv<T, Kv, kRun> : LaunchWriteKv<T, Kv, 1>;
+    });
   });
   return BoundLaunch{op.id, launch, context.Keep(args)};
 }

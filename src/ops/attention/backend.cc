@@ -49,6 +49,9 @@ std::vector<std::string> ReasonsAgainst(const AttentionBackend& backend,
                                   config.block_size, backend.min_block_size,
                                   backend.max_block_size));
   }
+  if (config.grouped_heads && !backend.grouped_heads) {
+    reasons.push_back("query heads share KV heads, it takes as many of both");
+  }
   if (config.window && !backend.window) reasons.push_back("it has no sliding window");
   if (config.soft_cap && !backend.soft_cap) reasons.push_back("it has no soft cap");
   if (config.alibi && !backend.alibi) reasons.push_back("it has no alibi");
@@ -84,6 +87,7 @@ AttentionConfig AttentionConfigOf(const Program& program, int block_size) {
     config.kv = program.kv_layers[params.layer.value()].dtype;
     config.head_dim = params.head_dim;
     config.v_head_dim = params.v_head_dim;
+    config.grouped_heads |= params.num_heads != params.num_kv_heads;
     config.window |= params.window > 0;
     config.soft_cap |= params.soft_cap > 0.0f;
     config.alibi |= params.has_alibi;

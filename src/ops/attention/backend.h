@@ -20,6 +20,7 @@ struct AttentionConfig {
   int head_dim = 0;
   int v_head_dim = 0;
   int block_size = 16;
+  bool grouped_heads = false;  // several query heads share a KV head
   bool window = false;
   bool soft_cap = false;
   bool alibi = false;
@@ -34,6 +35,7 @@ struct AttentionBackend {
   std::vector<int> head_dims;  // empty: any
   int min_block_size = 8;      // block sizes are powers of two
   int max_block_size = 256;
+  bool grouped_heads = true;
   bool window = false;
   bool soft_cap = false;
   bool alibi = false;
