@@ -33,6 +33,7 @@ struct LinearRowsCase {
   bool residual = false;
   bool gated = false;  // x is a gated activation of 2 k columns
   int max_rows = kRowOpTokens;
+  int64_t taker_n = 0;  // outputs of one more linear, which alone takes what this one makes
 
   int64_t x_columns() const { return gated ? 2 * k : k; }
 };
@@ -52,7 +53,9 @@ class LinearRows {
         bias_(RandomWeight("bias", DType::kF32, Shape{c.n}, 1.0f, 73)),
         scale_(RandomWeight("scale", DType::kF32, Shape{c.k}, 1.0f, 74)),
         shift_(RandomWeight("shift", DType::kF32, Shape{c.k}, 1.0f, 75)),
-        identity_(IdentityWeight(c.n)) {
+        taker_(
+            RandomWeight("taker", c.dtype, Shape{std::max<int64_t>(c.taker_n, 1), c.n}, 0.1f, 76)),
+        identity_(IdentityWeight(outputs())) {
     Tracer tracer("rows", {.compute = c.dtype,
                            .activation = target.ActivationDType(c.dtype),
                            .max_length = kRowOpPositions});
@@ -64,6 +67,7 @@ class LinearRows {
     Tensor y = Linear(tracer, x, {&weight_.handle, 1}, {&bias_.handle, 1}, {});
     if (c.activation != Activation::kNone) y = Activate(tracer, y, c.activation);
     if (c.residual) y = Add(tracer, inputs.Columns(c.x_columns(), c.n), y);
+    if (c.taker_n > 0) y = Linear(tracer, y, {&taker_.handle, 1}, {}, {});
     tracer.SetLogits(Linear(tracer, y, {&identity_.handle, 1}, {}, {.logits = true}));
     tracer.Emit({.id = OpId::kAdvance});
     program_ = std::make_unique<Program>(*tracer.Finish(kRowOpTableRows));
@@ -74,6 +78,8 @@ class LinearRows {
                                              .max_blocks_per_row = 1,
                                              .num_blocks = 1});
   }
+
+  int64_t outputs() const { return case_.taker_n > 0 ? case_.taker_n : case_.n; }
 
   // Row i has token (first + i) mod kRowOpTableRows.
   std::vector<float> Run(int first, int count) {
@@ -87,7 +93,7 @@ class LinearRows {
     return executable_->Read(program_->logits, count);
   }
 
-  // How far a row is from the product in double, in units of what roundings allow.
+  // How far a row is from the product in double, in units of what roundings allow. Of one linear.
   double WorstError(int id, std::span<const float> found) const {
     const double step = Step(case_.dtype);
     const double* inputs = table_.values.data() + id * (case_.x_columns() + case_.n);
@@ -133,7 +139,7 @@ class LinearRows {
   }
 
   LinearRowsCase case_;
-  TestWeight table_, weight_, bias_, scale_, shift_, identity_;
+  TestWeight table_, weight_, bias_, scale_, shift_, taker_, identity_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<TestExecutable> executable_;
 };
@@ -144,10 +150,12 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
   double worst = 0.0;
   for (int id = 0; id < kRowOpTableRows; ++id) {
     alone[id] = rows.Run(id, 1);
-    if (id % 16 == 0) worst = std::max(worst, rows.WorstError(id, alone[id]));
+    if (id % 16 == 0 && c.taker_n == 0) worst = std::max(worst, rows.WorstError(id, alone[id]));
   }
-  std::vector<int> counts = {64, 65, 130, 257, 512};
-  if (c.max_rows > counts.back()) counts.push_back(c.max_rows);
+  std::vector<int> counts = {64, 65, 129, 130, 257, 512};
+  for (const int count : {513, 700, 1025, c.max_rows}) {
+    if (count <= c.max_rows && count > counts.back()) counts.push_back(count);
+  }
   for (int count = 2; count <= 40; ++count) counts.push_back(count);
   int differing = 0;
   int compared = 0;
@@ -155,13 +163,14 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
     const std::vector<float> found = rows.Run(/*first=*/count, count);
     for (int row = 0; row < count; ++row, ++compared) {
       const std::vector<float>& expected = alone[(count + row) % kRowOpTableRows];
-      differing += std::memcmp(expected.data(), found.data() + row * c.n, c.n * sizeof(float)) != 0;
+      differing += std::memcmp(expected.data(), found.data() + row * rows.outputs(),
+                               rows.outputs() * sizeof(float)) != 0;
     }
   }
-  const std::string name =
-      fmt::format("rows, linear {}x{} {}{}{}{}{}", c.n, c.k, Traits(c.dtype).name,
-                  c.gated ? " gated" : "", c.norm == NormKind::kNone ? "" : " norm",
-                  c.activation == Activation::kNone ? "" : " act", c.residual ? " residual" : "");
+  const std::string name = fmt::format(
+      "rows, linear {}x{} {}{}{}{}{}{}", c.n, c.k, Traits(c.dtype).name, c.gated ? " gated" : "",
+      c.norm == NormKind::kNone ? "" : " norm", c.activation == Activation::kNone ? "" : " act",
+      c.residual ? " residual" : "", c.taker_n == 0 ? "" : fmt::format(" and {} of it", c.taker_n));
   report.Expect(differing == 0 && worst < 1.0, name,
                 fmt::format("{} of {} rows differ from the row alone; worst error {:.2f} of bound",
                             differing, compared, worst));
@@ -358,10 +367,17 @@ void CheckRows(Report& report, const CheckOptions&) {
   const CudaTarget cuda(*std::move(device));
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const LinearRowsCase cases[] = {
-        {.n = 768, .k = 768, .dtype = dtype, .residual = true},
+        {.n = 768, .k = 768, .dtype = dtype, .residual = true, .max_rows = 1025},
         {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
-        // As many rows as prompts have, of which a block holds a segment at a time.
+        // As many rows as prompts have.
         {.n = 768, .k = 3072, .dtype = dtype, .residual = true, .max_rows = 2300},
+        {.n = 3072,
+         .k = 768,
+         .dtype = dtype,
+         .norm = NormKind::kLayer,
+         .activation = Activation::kRelu,
+         .max_rows = 1025,
+         .taker_n = 768},
         {.n = 3072,
          .k = 768,
          .dtype = dtype,
@@ -373,14 +389,15 @@ void CheckRows(Report& report, const CheckOptions&) {
          .norm = NormKind::kRms,
          .activation = Activation::kSilu,
          .residual = true},
-        {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms},
+        {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms, .max_rows = 1025},
         {.n = 128, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
-        {.n = 64, .k = 14336, .dtype = dtype, .residual = true},
+        {.n = 64, .k = 14336, .dtype = dtype, .residual = true, .max_rows = 700},
         // Large enough to be streamed.
         {.n = 2320, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
+        {.n = 2336, .k = 4096, .dtype = dtype, .norm = NormKind::kRms, .max_rows = 700},
         {.n = 640, .k = 14336, .dtype = dtype, .activation = Activation::kSilu, .residual = true},
-        // Streamed, from rows that the activation has packed.
-        {.n = 4096, .k = 2048, .dtype = dtype, .residual = true, .gated = true}};
+        // From rows that the activation has packed.
+        {.n = 4096, .k = 2048, .dtype = dtype, .residual = true, .gated = true, .max_rows = 700}};
     for (const LinearRowsCase& c : cases) CheckLinear(report, c, cuda);
     CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, /*biased=*/false, dtype, cuda);
     CheckDrawnLogits(report, /*n=*/2320, /*k=*/1536, /*biased=*/true, dtype, cuda);

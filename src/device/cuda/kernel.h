@@ -90,8 +90,9 @@ struct StepRings {
 
 struct MemoryPlan;
 
-// In which launches an op packs the rows that it makes (row_taker.h).
-enum class HandOver { kNever, kInDecode, kAlways };
+// In which launches an op packs the rows that it makes (row_taker.h). kWhereResident: where who
+// takes them is resident (linear_resident.cuh).
+enum class HandOver { kNever, kInDecode, kWhereResident, kAlways };
 
 struct HandedRows {
   std::byte* packed = nullptr;

@@ -127,14 +127,17 @@ Matrix BeforeGather(const Tensor& x, const BindContext& context) {
 void BindPackedRows(const OpRecord& op, BindContext& context, MmaLinearArgs& args) {
   const bool warpgroups = context.packed_rows(0) != nullptr;
   const bool is_resident = IsResident(args.outputs, args.depth, warpgroups);
-  if (!is_resident && !IsStreamed(args.outputs, args.depth, warpgroups)) return;
+  if (!is_resident && !IsStreamed(args.outputs, args.depth, warpgroups) &&
+      !IsPipelined(args.outputs, args.depth, warpgroups)) {
+    return;
+  }
   const HandedRows& handed = context.Handed(op.inputs[0].buffer);
   args.x_handed = handed.when;
   args.packed = handed.when == HandOver::kNever ? context.packed_rows(0) : handed.packed;
   // Only such a kernel packs what it makes (LaunchResident).
   if (is_resident && args.depth == kResidentDepth && args.outputs >= kMinResidentOutputs &&
       !op.params.As<LinearParams>().has_residual && args.y.dtype == args.x.dtype) {
-    args.taker = TakeRows(op, HandOver::kAlways, context);
+    args.taker = TakeRows(op, HandOver::kWhereResident, context);
   }
 }
 

@@ -109,24 +109,29 @@ void LaunchNormRows(const MmaLinearArgs& args, int32_t rows, const InputPlace& p
                    NormLongRowsKernel<T>, args, place);
 }
 
-// Rows beyond the step's true count too.
+// A warp packs 8 rows of a tile, so that what it stores lies together. Rows beyond the step's true
+// count too.
 static __global__ void __launch_bounds__(kLinearThreads)
-    PackRowsKernel(const __grid_constant__ Matrix x, int32_t depth,
+    PackRowsKernel(const __grid_constant__ Matrix x, int32_t rows, int32_t tiles,
                    const __grid_constant__ InputPlace place) {
   LetNextStart();
   AwaitPrevious();
-  const auto row = static_cast<int32_t>(blockIdx.x);
-  const auto column = static_cast<int32_t>(blockIdx.y * kLinearThreads + threadIdx.x) * 8;
-  if (column >= depth) return;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int32_t row = static_cast<int32_t>(blockIdx.x) * 8 + lane / 4;
+  const int32_t tile = static_cast<int32_t>(blockIdx.y) * kLinearWarps + warp;
+  if (row >= rows || tile >= tiles) return;
+  const int32_t column = tile * kTileDepth + lane % 4 * 8;
   place.Put(row, column, *reinterpret_cast<const uint4*>(x.data + (row * x.stride + column) * 2));
 }
 
 inline void LaunchPackRows(const MmaLinearArgs& args, int32_t rows, const InputPlace& place,
                            const LaunchContext& context) {
+  const int32_t tiles = args.depth / kTileDepth;
   LaunchOverlapped(
       context,
-      {.blocks = dim3(rows, CeilDiv(args.depth, kLinearThreads * 8)), .threads = kLinearThreads},
-      PackRowsKernel, args.x, args.depth, place);
+      {.blocks = dim3(CeilDiv(rows, 8), CeilDiv(tiles, kLinearWarps)), .threads = kLinearThreads},
+      PackRowsKernel, args.x, rows, tiles, place);
 }
 
 }  // namespace spry::cuda

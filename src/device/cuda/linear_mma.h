@@ -39,7 +39,7 @@ struct MmaLinearArgs {
   Matrix residual;    // data null: none
   Matrix normed;      // with a norm: room for [rows, K]
   Matrix ungathered;  // where gather_samples took x from; data null: x was not gathered
-  // Room for rows as linear_stream.cuh and linear_resident.cuh take them; null: not for these.
+  // Room for packed rows (linear_input.cuh); null: no kernel for this linear takes them.
   std::byte* packed = nullptr;
   HandOver x_handed = HandOver::kNever;  // x is in `packed` already
   RowTaker taker;                        // of y
@@ -53,10 +53,7 @@ struct MmaLinearArgs {
   DrawArgs draw;                    // of a launch
   bool stores = true;               // false: y is drawn from as it is made, and not kept
 
-  bool ArePacked(const LaunchContext& context) const {
-    return x_handed == HandOver::kAlways ||
-           (x_handed == HandOver::kInDecode && context.shape.decode);
-  }
+  bool ArePacked(const LaunchContext& context) const;
 };
 
 // Weights that are streamed (linear_stream.cuh) for up to kMaxStreamRows rows; above, other kernels
@@ -92,7 +89,16 @@ inline bool TakesResident(int64_t depth, int32_t rows) {
   return rows >= least && rows <= kMaxResidentRows;
 }
 
-// Room for packed rows of a linear of either kind; 0 for others.
+// Deep linears of many rows (linear_pipelined.cuh). For those of K = 768 the kernels that keep
+// whole rows in shared memory are as fast, where rows have to be packed first.
+inline constexpr int64_t kMinPipelinedDepth = 1536;
+inline constexpr int32_t kMinPipelinedRows = 257;
+inline constexpr int32_t kPipelinedOutputs = 128;  // of a tile
+bool IsPipelined(int64_t outputs, int64_t depth, bool warpgroups);
+// The eights of rows of a block's tile; 0: at so many rows other kernels are faster, or alone.
+int32_t PipelinedEights(int64_t outputs, int64_t depth, int32_t rows, const LaunchContext& context);
+
+// Room for packed rows of a linear of any kind; 0 for others.
 int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups);
 
 // Up to how many rows of logits are drawn where they are made, from rows of `depth` elements.

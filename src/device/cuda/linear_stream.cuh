@@ -91,19 +91,6 @@ struct StreamSpace {
   __device__ std::byte* received() const { return rest + Shape::kPartBytes; }
 };
 
-// Position in a ring of stages; the phase changes with every round.
-template <int kStages>
-struct RingPlace {
-  int stage = 0;
-  int phase = 0;
-
-  __device__ void Step() {
-    if (++stage < kStages) return;
-    stage = 0;
-    phase ^= 1;
-  }
-};
-
 // What a block, or a cluster, makes: groups of 16 outputs from `first` on, in tiles as equal as can
 // be.
 struct StreamCourse {

@@ -28,9 +28,14 @@ const OpRecord* OnlyReader(const Program& program, const Tensor& made) {
 int32_t RowTaker::Eights(int32_t rows, const LaunchContext& context) const {
   if (packed == nullptr) return 0;
   if (IsStreamed(outputs, depth, context.warpgroups)) {
-    return StreamEights(outputs, makes_floats, rows, context);
+    const int32_t eights = StreamEights(outputs, makes_floats, rows, context);
+    if (eights > 0) return eights;
   }
-  return TakesResident(depth, rows) ? ResidentEights(rows) : 0;
+  if (makes_floats) return 0;
+  if (IsResident(outputs, depth, context.warpgroups) && TakesResident(depth, rows)) {
+    return ResidentEights(rows);
+  }
+  return PipelinedEights(outputs, depth, rows, context);
 }
 
 RowTaker TakeRows(const OpRecord& maker, HandOver when, BindContext& context) {
@@ -44,11 +49,10 @@ RowTaker TakeRows(const OpRecord& maker, HandOver when, BindContext& context) {
   const WeightMatrix weight = context.Weight(user->weights[0]);
   const bool shares_depth =
       IsResident(weight.rows, weight.columns, warpgroups) && weight.columns > kResidentDepth;
-  // A linear packs what it makes where it is resident, which it is in every launch in which one
-  // that shares its depth is; streamed ones take packed rows in others too.
-  const bool streamed =
-      maker.id != OpId::kLinear && IsStreamed(weight.rows, weight.columns, warpgroups);
-  if (!weight.tiled || !(shares_depth || streamed)) return {};
+  const bool others =
+      when != HandOver::kWhereResident && (IsStreamed(weight.rows, weight.columns, warpgroups) ||
+                                           IsPipelined(weight.rows, weight.columns, warpgroups));
+  if (!weight.tiled || !(shares_depth || others)) return {};
   // A linear may make packed rows from packed rows: those are in region 0.
   std::byte* packed = context.packed_rows(maker.id == OpId::kLinear ? 1 : 0);
   context.Hand(made.buffer, {.packed = packed, .when = when});
