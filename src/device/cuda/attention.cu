@@ -127,8 +127,12 @@ __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, cons
   RunUnit<T, Shape>(
       strands, work, /*spread=*/false, space.strands,
       [](int32_t, int, int, const SoftmaxPart&, const float4&) {},
-      [&](int row, int d, float output) {
-        OutputOf<T>(args, rows, row)[d] = FromFloat<T>(output);
+      [&](int row, int d, const float4& outputs) {
+        T* out = OutputOf<T>(args, rows, row) + d;
+        out[0] = FromFloat<T>(outputs.x);
+        out[8] = FromFloat<T>(outputs.y);
+        out[16] = FromFloat<T>(outputs.z);
+        out[24] = FromFloat<T>(outputs.w);
       });
 }
 

@@ -49,6 +49,8 @@ struct InputPlace {
     return i / kTileDepth * (eights * kPackedBlockBytes / 2) + i % 8 / 2 * (kCoreBytes / 2) +
            i % kTileDepth / 8 * 2 + i % 2;
   }
+  // How far Index() goes from an element to the one 8 further on in a run of 32.
+  __device__ int32_t Apart() const { return eights == 0 ? 8 : 2; }
 
  private:
   __device__ int64_t Block(int32_t row, int32_t column) const {
