@@ -62,7 +62,6 @@ using LogitShape = WarpgroupShape<kTokens, 3, false,
 using DeepLogitShape = WarpgroupShape<32, 3>;     // for rows that are too long for 64 of them
 inline constexpr int32_t kMaxFewerRows = 128;     // up to here more and smaller blocks are faster
 inline constexpr int32_t kMinProductBlocks = 48;  // for which that is worth it
-inline constexpr int32_t kMinSplitTiles = 12;     // of K in a segment
 
 template <typename Shape, typename Y>
 bool UsesWarpgroups(const MmaLinearArgs& args, const LaunchContext& context) {

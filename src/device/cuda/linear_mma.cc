@@ -44,10 +44,15 @@ bool IsPipelined(int64_t outputs, int64_t depth, bool warpgroups) {
 int32_t PipelinedEights(int64_t outputs, int64_t depth, int32_t rows,
                         const LaunchContext& context) {
   if (rows < kMinPipelinedRows || !IsPipelined(outputs, depth, context.warpgroups)) return 0;
+  const auto tiles = [&](int tokens) {
+    return (rows + tokens - 1) / tokens * ((outputs + kPipelinedOutputs - 1) / kPipelinedOutputs);
+  };
+  // Where few blocks would work, clusters that share K are as fast (linear_warpgroup.cuh).
+  if (depth / kTileDepth >= kSegments * kMinSplitTiles && 2 * tiles(64) < context.processors) {
+    return 0;
+  }
   const auto rounds = [&](int tokens) {
-    const int64_t tiles =
-        ((rows + tokens - 1) / tokens) * ((outputs + kPipelinedOutputs - 1) / kPipelinedOutputs);
-    return (tiles + context.processors - 1) / context.processors;
+    return (tiles(tokens) + context.processors - 1) / context.processors;
   };
   // A tile of 128 rows takes 1.4 times as long as one of 64 (768 x 3072).
   return rounds(64) * 5 <= rounds(128) * 7 ? 8 : 16;

@@ -94,6 +94,7 @@ inline bool TakesResident(int64_t depth, int32_t rows) {
 inline constexpr int64_t kMinPipelinedDepth = 1536;
 inline constexpr int32_t kMinPipelinedRows = 257;
 inline constexpr int32_t kPipelinedOutputs = 128;  // of a tile
+inline constexpr int32_t kMinSplitTiles = 12;      // of K in a segment, for a cluster to share K
 bool IsPipelined(int64_t outputs, int64_t depth, bool warpgroups);
 // The eights of rows of a block's tile; 0: at so many rows other kernels are faster, or alone.
 int32_t PipelinedEights(int64_t outputs, int64_t depth, int32_t rows, const LaunchContext& context);
