@@ -55,11 +55,12 @@ std::string DescribeParams(const OpRecord& op) {
     case OpId::kAttention: {
       const AttentionParams params = op.params.As<AttentionParams>();
       return fmt::format(
-          ", layer={}, heads={}/{}x{}{}{}{}{}", params.layer.value(), params.num_heads,
+          ", layer={}, heads={}/{}x{}{}{}{}{}{}", params.layer.value(), params.num_heads,
           params.num_kv_heads, params.head_dim,
           params.window > 0 ? fmt::format(", window={}", params.window) : "",
           params.soft_cap > 0.0f ? fmt::format(", soft_cap={}", params.soft_cap) : "",
-          params.has_alibi ? ", alibi" : "", params.has_sinks ? ", sinks" : "");
+          params.has_alibi ? ", alibi" : "", params.has_sinks ? ", sinks" : "",
+          params.rope.rotary_dim > 0 ? ", rope" : "");
     }
     default: return "";
   }

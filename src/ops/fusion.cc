@@ -1,10 +1,13 @@
 #include "ops/fusion.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "ops/activation.h"
+#include "ops/attention/attention.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
+#include "ops/rope.h"
 
 namespace spry {
 namespace {
@@ -82,6 +85,28 @@ bool FoldWriteKv(const OpRecord& write_kv, OpRecord& attention) {
   return true;
 }
 
+// Folds a rope of q and k into the attention that has them both, if nothing else reads them.
+bool FoldRope(const OpRecord& rope, OpRecord& attention, const std::vector<int>& readers) {
+  if (rope.id != OpId::kRope || attention.id != OpId::kAttention || attention.inputs.size() != 3) {
+    return false;
+  }
+  const auto reads = [](const OpRecord& op, BufferId buffer) {
+    return static_cast<int>(std::ranges::count(op.inputs, buffer, &Tensor::buffer));
+  };
+  for (int i = 0; i < 2; ++i) {
+    const BufferId buffer = rope.inputs[i].buffer;
+    if (!Same(rope.inputs[i], attention.inputs[i]) ||
+        readers[buffer.value()] != reads(rope, buffer) + reads(attention, buffer)) {
+      return false;
+    }
+  }
+  AttentionParams params = attention.params.As<AttentionParams>();
+  params.rope = rope.params.As<RopeParams>();
+  attention.params = OpParams::Of(params);
+  attention.weights.Add(rope.weights[0]);
+  return true;
+}
+
 }  // namespace
 
 void FuseOps(Program& program, const Fusions& fusions) {
@@ -94,6 +119,9 @@ void FuseOps(Program& program, const Fusions& fusions) {
       if (fusions.gate_into_linear && FoldGate(program, last, op, readers)) continue;
       if ((fusions.norm_into_linear && FoldNorm(last, op, readers)) ||
           (fusions.write_kv_into_attention && FoldWriteKv(last, op))) {
+        fused.pop_back();
+      }
+      if (fusions.rope_into_attention && !fused.empty() && FoldRope(fused.back(), op, readers)) {
         fused.pop_back();
       }
     }

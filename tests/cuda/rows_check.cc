@@ -21,7 +21,8 @@
 namespace spry::testing {
 namespace {
 
-constexpr Fusions kAll = {.norm_into_linear = true, .write_kv_into_attention = true};
+constexpr Fusions kAll = {
+    .norm_into_linear = true, .write_kv_into_attention = true, .rope_into_attention = true};
 
 struct LinearRowsCase {
   int64_t n = 0;
@@ -30,7 +31,11 @@ struct LinearRowsCase {
   NormKind norm = NormKind::kNone;
   Activation activation = Activation::kNone;
   bool residual = false;
+  bool gated = false;  // x is a gated activation of 2 k columns
   int max_rows = kRowOpTokens;
+  int64_t taker_n = 0;  // outputs of one more linear, which alone takes what this one makes
+
+  int64_t x_columns() const { return gated ? 2 * k : k; }
 };
 
 double Rounded(DType dtype, double value) {
@@ -43,22 +48,26 @@ class LinearRows {
  public:
   LinearRows(const LinearRowsCase& c, const Target& target)
       : case_(c),
-        table_(RandomWeight("x", c.dtype, Shape{kRowOpTableRows, c.k + c.n}, 1.5f, 71)),
+        table_(RandomWeight("x", c.dtype, Shape{kRowOpTableRows, c.x_columns() + c.n}, 1.5f, 71)),
         weight_(RandomWeight("w", c.dtype, Shape{c.n, c.k}, 0.1f, 72)),
         bias_(RandomWeight("bias", DType::kF32, Shape{c.n}, 1.0f, 73)),
         scale_(RandomWeight("scale", DType::kF32, Shape{c.k}, 1.0f, 74)),
         shift_(RandomWeight("shift", DType::kF32, Shape{c.k}, 1.0f, 75)),
-        identity_(IdentityWeight(c.n)) {
+        taker_(
+            RandomWeight("taker", c.dtype, Shape{std::max<int64_t>(c.taker_n, 1), c.n}, 0.1f, 76)),
+        identity_(IdentityWeight(outputs())) {
     Tracer tracer("rows", {.compute = c.dtype,
                            .activation = target.ActivationDType(c.dtype),
                            .max_length = kRowOpPositions});
     const Tensor inputs = Embed(tracer, table_.handle);
-    Tensor x = inputs.Columns(0, c.k);
+    Tensor x = inputs.Columns(0, c.x_columns());
+    if (c.gated) x = GatedActivate(tracer, x, Activation::kSilu);
     if (c.norm == NormKind::kLayer) x = LayerNorm(tracer, x, scale_.handle, shift_.handle, {1e-5f});
     if (c.norm == NormKind::kRms) x = RmsNorm(tracer, x, scale_.handle, {1e-5f});
     Tensor y = Linear(tracer, x, {&weight_.handle, 1}, {&bias_.handle, 1}, {});
     if (c.activation != Activation::kNone) y = Activate(tracer, y, c.activation);
-    if (c.residual) y = Add(tracer, inputs.Columns(c.k, c.n), y);
+    if (c.residual) y = Add(tracer, inputs.Columns(c.x_columns(), c.n), y);
+    if (c.taker_n > 0) y = Linear(tracer, y, {&taker_.handle, 1}, {}, {});
     tracer.SetLogits(Linear(tracer, y, {&identity_.handle, 1}, {}, {.logits = true}));
     tracer.Emit({.id = OpId::kAdvance});
     program_ = std::make_unique<Program>(*tracer.Finish(kRowOpTableRows));
@@ -69,6 +78,8 @@ class LinearRows {
                                              .max_blocks_per_row = 1,
                                              .num_blocks = 1});
   }
+
+  int64_t outputs() const { return case_.taker_n > 0 ? case_.taker_n : case_.n; }
 
   // Row i has token (first + i) mod kRowOpTableRows.
   std::vector<float> Run(int first, int count) {
@@ -82,10 +93,10 @@ class LinearRows {
     return executable_->Read(program_->logits, count);
   }
 
-  // How far a row is from the product in double, in units of what roundings allow.
+  // How far a row is from the product in double, in units of what roundings allow. Of one linear.
   double WorstError(int id, std::span<const float> found) const {
     const double step = Step(case_.dtype);
-    const double* inputs = table_.values.data() + id * (case_.k + case_.n);
+    const double* inputs = table_.values.data() + id * (case_.x_columns() + case_.n);
     const std::vector<double> x = Normed(inputs);
     double worst = 0.0;
     for (int64_t n = 0; n < case_.n; ++n) {
@@ -98,7 +109,7 @@ class LinearRows {
       }
       if (case_.activation == Activation::kRelu) sum = std::max(sum, 0.0);
       if (case_.activation == Activation::kSilu) sum = sum / (1.0 + std::exp(-sum));
-      if (case_.residual) sum += inputs[case_.k + n];
+      if (case_.residual) sum += inputs[case_.x_columns() + n];
       // The result's own rounding, and the terms' where x is rounded after its norm.
       const double allowed = step * (std::abs(sum) + std::sqrt(squares) + 0x1p-6);
       worst = std::max(worst, std::abs(found[n] - sum) / allowed);
@@ -109,6 +120,10 @@ class LinearRows {
  private:
   std::vector<double> Normed(const double* inputs) const {
     std::vector<double> x(inputs, inputs + case_.k);
+    for (int64_t k = 0; case_.gated && k < case_.k; ++k) {
+      const double silu = inputs[k] / (1.0 + std::exp(-inputs[k]));
+      x[k] = Rounded(case_.dtype, silu * inputs[case_.k + k]);
+    }
     if (case_.norm == NormKind::kNone) return x;
     double mean = 0.0;
     double squares = 0.0;
@@ -124,7 +139,7 @@ class LinearRows {
   }
 
   LinearRowsCase case_;
-  TestWeight table_, weight_, bias_, scale_, shift_, identity_;
+  TestWeight table_, weight_, bias_, scale_, shift_, taker_, identity_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<TestExecutable> executable_;
 };
@@ -135,10 +150,12 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
   double worst = 0.0;
   for (int id = 0; id < kRowOpTableRows; ++id) {
     alone[id] = rows.Run(id, 1);
-    if (id % 16 == 0) worst = std::max(worst, rows.WorstError(id, alone[id]));
+    if (id % 16 == 0 && c.taker_n == 0) worst = std::max(worst, rows.WorstError(id, alone[id]));
   }
-  std::vector<int> counts = {64, 65, 130, 257, 512};
-  if (c.max_rows > counts.back()) counts.push_back(c.max_rows);
+  std::vector<int> counts = {64, 65, 129, 130, 257, 512};
+  for (const int count : {513, 700, 1025, c.max_rows}) {
+    if (count <= c.max_rows && count > counts.back()) counts.push_back(count);
+  }
   for (int count = 2; count <= 40; ++count) counts.push_back(count);
   int differing = 0;
   int compared = 0;
@@ -146,13 +163,14 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
     const std::vector<float> found = rows.Run(/*first=*/count, count);
     for (int row = 0; row < count; ++row, ++compared) {
       const std::vector<float>& expected = alone[(count + row) % kRowOpTableRows];
-      differing += std::memcmp(expected.data(), found.data() + row * c.n, c.n * sizeof(float)) != 0;
+      differing += std::memcmp(expected.data(), found.data() + row * rows.outputs(),
+                               rows.outputs() * sizeof(float)) != 0;
     }
   }
-  const std::string name =
-      fmt::format("rows, linear {}x{} {}{}{}{}", c.n, c.k, Traits(c.dtype).name,
-                  c.norm == NormKind::kNone ? "" : " norm",
-                  c.activation == Activation::kNone ? "" : " act", c.residual ? " residual" : "");
+  const std::string name = fmt::format(
+      "rows, linear {}x{} {}{}{}{}{}{}", c.n, c.k, Traits(c.dtype).name, c.gated ? " gated" : "",
+      c.norm == NormKind::kNone ? "" : " norm", c.activation == Activation::kNone ? "" : " act",
+      c.residual ? " residual" : "", c.taker_n == 0 ? "" : fmt::format(" and {} of it", c.taker_n));
   report.Expect(differing == 0 && worst < 1.0, name,
                 fmt::format("{} of {} rows differ from the row alone; worst error {:.2f} of bound",
                             differing, compared, worst));
@@ -217,11 +235,11 @@ void CheckDrawnLogits(Report& report, int64_t n, int64_t k, bool biased, DType d
 }
 
 void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, int block_size,
-                        const std::string& backend) {
+                        const std::string& backend, int kv_heads = 2) {
   auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget target(*std::move(device), backend);
   constexpr int kLength = 700;  // beyond a segment
-  AttentionCase c = GroupedCase(/*num_kv_heads=*/2, group, head_dim, dtype);
+  AttentionCase c = GroupedCase(kv_heads, group, head_dim, dtype);
   c.block_size = block_size;
   c.fusions = kAll;
   AttentionRunner runner(c, target, /*seed=*/9);
@@ -304,6 +322,44 @@ void CheckCrowdedAttention(Report& report, int head_dim, int group, int kv_heads
                 fmt::format("{} of {} differ from the row alone", differing, compared));
 }
 
+// Attention with rope folded in beside rope and attention apart: a prompt, then decode steps of
+// more and more rows.
+void CheckFoldedRope(Report& report, int head_dim, int group, const RopeParams& rope,
+                     const std::string& backend) {
+  auto device = LoadCuda({.mode = GraphMode::kFull});
+  const CudaTarget target(*std::move(device), backend);
+  constexpr int kRows = 40;
+  constexpr int kPrompt = 505;  // decode steps go on beyond a segment
+  AttentionCase c = GroupedCase(/*num_kv_heads=*/2, group, head_dim, DType::kBF16);
+  c.rotary_dim = rope.rotary_dim;
+  c.rope_interleaved = rope.interleaved;
+  c.max_rows = kRows;
+  c.fusions = kAll;
+  AttentionRunner folded(c, target, /*seed=*/9);
+  c.fusions.rope_into_attention = false;
+  AttentionRunner apart(c, target, /*seed=*/9);
+  const std::vector<int32_t> ids = SomeIds(kPrompt + 16, /*seed=*/3);
+  bool equal = true;
+  const auto step = [&](const std::vector<Piece>& pieces) {
+    equal &= CompareBits(folded.Step(pieces), apart.Step(pieces)).equal;
+  };
+  for (int row = 0; row < kRows; ++row) {
+    folded.Start(row, ids);
+    apart.Start(row, ids);
+    step({{row, kPrompt - row}});
+  }
+  for (const int count : {1, 2, 8, 9, 20, 40, 40, 1, 40}) {
+    std::vector<Piece> pieces;
+    for (int row = 0; row < count; ++row) pieces.push_back({kRows - 1 - row, 1});
+    step(pieces);
+  }
+  report.Expect(
+      equal,
+      fmt::format("rows, folded rope {} head {} group {}, {} rotated{}", backend, head_dim, group,
+                  rope.rotary_dim, rope.interleaved ? ", interleaved" : ""),
+      "bits differ from those of rope and attention apart");
+}
+
 }  // namespace
 
 void CheckRows(Report& report, const CheckOptions&) {
@@ -311,10 +367,17 @@ void CheckRows(Report& report, const CheckOptions&) {
   const CudaTarget cuda(*std::move(device));
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const LinearRowsCase cases[] = {
-        {.n = 768, .k = 768, .dtype = dtype, .residual = true},
+        {.n = 768, .k = 768, .dtype = dtype, .residual = true, .max_rows = 1025},
         {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
-        // As many rows as prompts have, of which a block holds a segment at a time.
+        // As many rows as prompts have.
         {.n = 768, .k = 3072, .dtype = dtype, .residual = true, .max_rows = 2300},
+        {.n = 3072,
+         .k = 768,
+         .dtype = dtype,
+         .norm = NormKind::kLayer,
+         .activation = Activation::kRelu,
+         .max_rows = 1025,
+         .taker_n = 768},
         {.n = 3072,
          .k = 768,
          .dtype = dtype,
@@ -326,12 +389,15 @@ void CheckRows(Report& report, const CheckOptions&) {
          .norm = NormKind::kRms,
          .activation = Activation::kSilu,
          .residual = true},
-        {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms},
+        {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms, .max_rows = 1025},
         {.n = 128, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
-        {.n = 64, .k = 14336, .dtype = dtype, .residual = true},
+        {.n = 64, .k = 14336, .dtype = dtype, .residual = true, .max_rows = 700},
         // Large enough to be streamed.
         {.n = 2320, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
-        {.n = 640, .k = 14336, .dtype = dtype, .activation = Activation::kSilu, .residual = true}};
+        {.n = 2336, .k = 4096, .dtype = dtype, .norm = NormKind::kRms, .max_rows = 700},
+        {.n = 640, .k = 14336, .dtype = dtype, .activation = Activation::kSilu, .residual = true},
+        // From rows that the activation has packed.
+        {.n = 4096, .k = 2048, .dtype = dtype, .residual = true, .gated = true, .max_rows = 700}};
     for (const LinearRowsCase& c : cases) CheckLinear(report, c, cuda);
     CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, /*biased=*/false, dtype, cuda);
     CheckDrawnLogits(report, /*n=*/2320, /*k=*/1536, /*biased=*/true, dtype, cuda);
@@ -345,6 +411,17 @@ void CheckRows(Report& report, const CheckOptions&) {
       CheckAttentionRows(report, 128, group, dtype, block_size, "cuda");
     }
   }
+  // Outputs that are handed on packed, in decode steps alone.
+  CheckAttentionRows(report, 128, /*group=*/4, DType::kBF16, 16, "cuda", /*kv_heads=*/8);
+  CheckCrowdedAttention(report, 128, /*group=*/4, /*kv_heads=*/8, "cuda");
+  for (const RopeParams& rope : {RopeParams{.rotary_dim = 128}, RopeParams{.rotary_dim = 64},
+                                 RopeParams{.rotary_dim = 128, .interleaved = true}}) {
+    CheckFoldedRope(report, 128, /*group=*/4, rope, "cuda");
+  }
+  CheckFoldedRope(report, 64, /*group=*/1, {.rotary_dim = 64}, "cuda");
+  CheckFoldedRope(report, 64, /*group=*/3, {.rotary_dim = 64}, "cuda");
+  CheckFoldedRope(report, 64, /*group=*/1, {.rotary_dim = 64}, "cuda-lanes");
+  CheckFoldedRope(report, 64, /*group=*/4, {.rotary_dim = 64}, "cuda-reference");
   CheckCrowdedAttention(report, 64, /*group=*/1, /*kv_heads=*/10, "cuda-lanes");
   CheckCrowdedAttention(report, 64, /*group=*/1, /*kv_heads=*/10, "cuda");
   CheckCrowdedAttention(report, 128, /*group=*/1, /*kv_heads=*/10, "cuda");

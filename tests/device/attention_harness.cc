@@ -173,6 +173,23 @@ bool TakesTiles(const AttentionCase& c, const Target& target) {
          c.v_head_dim % 16 == 0 && c.block_size % 16 == 0;
 }
 
+namespace {
+
+void RotateHeads(Tracer& tracer, const AttentionCase& c, const Tensor& q, const Tensor& k) {
+  std::vector<double> frequencies;
+  for (int i = 0; i < c.rotary_dim / 2; ++i) {
+    frequencies.push_back(std::pow(1e4, -2.0 * i / c.rotary_dim));
+  }
+  Rope(tracer, q, k, AddRopeTable(tracer, frequencies),
+       {.num_heads = c.num_heads,
+        .num_kv_heads = c.num_kv_heads,
+        .head_dim = c.head_dim,
+        .rotary_dim = c.rotary_dim,
+        .interleaved = c.rope_interleaved});
+}
+
+}  // namespace
+
 AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, uint64_t seed)
     : case_(c) {
   const int64_t q_width = int64_t{c.num_heads} * c.head_dim;
@@ -190,15 +207,18 @@ AttentionRunner::AttentionRunner(const AttentionCase& c, const Target& target, u
   for (int h = 1; h <= c.num_heads; ++h) slopes.push_back(std::exp2(-8.0f * h / c.num_heads));
   slopes_ = FloatWeight("slopes", Shape{c.num_heads}, slopes);
   sinks_ = RandomWeight("sinks", DType::kF32, Shape{c.num_heads}, 3.0f, 53);
-  Tracer tracer(
-      "attention",
-      {.compute = c.compute, .activation = target.ActivationDType(c.compute), .kv = c.kv});
+  Tracer tracer("attention", {.compute = c.compute,
+                              .activation = target.ActivationDType(c.compute),
+                              .kv = c.kv,
+                              .max_length = kAttentionMaxTokens});
   const Tensor x = Embed(tracer, table_.handle);
+  const Tensor q = x.Columns(0, q_width);
+  const Tensor k = x.Columns(q_width, k_width);
+  if (c.rotary_dim > 0) RotateHeads(tracer, c, q, k);
   AttentionWeights weights;
   if (c.alibi) weights.alibi_slopes = slopes_.handle;
   if (c.sinks) weights.sinks = sinks_.handle;
-  output_ = Attention(tracer, x.Columns(0, q_width), x.Columns(q_width, k_width),
-                      x.Columns(q_width + k_width, v_width),
+  output_ = Attention(tracer, q, k, x.Columns(q_width + k_width, v_width),
                       {.num_heads = c.num_heads,
                        .num_kv_heads = c.num_kv_heads,
                        .head_dim = c.head_dim,

@@ -32,6 +32,8 @@ struct AttentionCase {
   float soft_cap = 0.0f;
   bool alibi = false;
   bool sinks = false;
+  int rotary_dim = 0;  // of rope before it; 0: none. Expected() knows nothing of it
+  bool rope_interleaved = false;
   bool last_id_is_nan = false;  // its query, key and value
   Fusions fusions;
   int max_rows = kAttentionMaxRows;

@@ -46,6 +46,7 @@ struct ManyRowsSpace {
 template <typename T, int kDim>
 struct FewRowsSpace {
   StrandSpace<kDim, kFewRows> strands;
+  UnitHeads<T, kDim, kFewRows> heads;
   OwnKv<T> last;
 };
 template <typename T, int kDim>
@@ -108,15 +109,16 @@ __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, cons
   const T* last = kv.keys + kv.BlockOf(rows.tile.End() - 1) * kv.block_elements +
                   ((rows.tile.End() - 1) & ((1 << kv.block_shift) - 1)) * kDim;
   space.last = {last, last + kv.value_distance};
-  __syncwarp();
-  UnitWork<T, Shape> work{.query = Query<T, kDim>(QueryOf<T>(
-                              args, rows, min(LaneRows<T, kDim>::Group(), num_rows - 1))),
-                          .own = &space.last,
-                          .num_rows = num_rows,
-                          .shortest = static_cast<uint32_t>(rows.tile.position + 1),
-                          .scale = args.scale_log2,
-                          .first_segment = 0,
-                          .segment_step = 1};
+  space.heads.template Fetch<Shape>(num_rows, [&](int row) { return QueryOf<T>(args, rows, row); });
+  Shape::Sync();
+  UnitWork<T, Shape> work{
+      .query = Query<T, kDim>(space.heads.queries[min(LaneRows<T, kDim>::Group(), num_rows - 1)]),
+      .own = &space.last,
+      .num_rows = num_rows,
+      .shortest = static_cast<uint32_t>(rows.tile.position + 1),
+      .scale = args.scale_log2,
+      .first_segment = 0,
+      .segment_step = 1};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int row = min(2 * LaneRows<T, kDim>::Quad() + i, num_rows - 1);
@@ -125,8 +127,12 @@ __device__ void AttendFew(const AttentionArgs& args, const QueryRows& rows, cons
   RunUnit<T, Shape>(
       strands, work, /*spread=*/false, space.strands,
       [](int32_t, int, int, const SoftmaxPart&, const float4&) {},
-      [&](int row, int d, float output) {
-        OutputOf<T>(args, rows, row)[d] = FromFloat<T>(output);
+      [&](int row, int d, const float4& outputs) {
+        T* out = OutputOf<T>(args, rows, row) + d;
+        out[0] = FromFloat<T>(outputs.x);
+        out[8] = FromFloat<T>(outputs.y);
+        out[16] = FromFloat<T>(outputs.z);
+        out[24] = FromFloat<T>(outputs.w);
       });
 }
 
@@ -242,8 +248,9 @@ template <typename T, int kDim>
 void LaunchAttention(const void* kept, const StepState& state, const LaunchContext& context) {
   const AttentionArgs& args = ArgsAs<AttentionArgs>(kept);
   const LaunchShape& shape = context.shape;
+  if (!shape.decode || args.rope_table == nullptr) LaunchFolded(args.rope, state, context);
   if (shape.decode) return LaunchDecode<T>(args, state, context);
-  if (args.write_kv.launch != nullptr) args.write_kv.launch(args.write_kv.args, state, context);
+  LaunchFolded(args.write_kv, state, context);
   TileSizes sizes{.per_tile = kBlockRows / args.heads, .few_per_tile = kFewRows / args.heads};
   const int32_t head_blocks = args.cache.num_kv_heads * args.head_blocks;
   // Only where a step is so small: many blocks keep the card busy however few of their rows work.
@@ -277,6 +284,11 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
   args.heads = HeadsOfBlock(args.group);
   args.head_blocks = args.group / args.heads;
   args.plans_tiles = PlansTiles(context.program(), op);
+  const RopeParams rope = op.params.As<AttentionParams>().rope;
+  if (rope.rotary_dim == args.cache.head_dim && !rope.interleaved) {
+    args.rope_table = context.Floats(op.weights[op.weights.size() - 1]);
+  }
+  args.taker = TakeRows(op, HandOver::kInDecode, context);
   args.scratch =
       MapAttentionScratch(context.program(), context.limits(), context.attention_scratch());
   const bool wide = args.cache.head_dim == 128;

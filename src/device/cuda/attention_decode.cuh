@@ -13,9 +13,30 @@
 #include "device/cuda/attention_decode.h"
 #include "device/cuda/attention_decode_unit.cuh"
 #include "device/cuda/overlap.cuh"
+#include "device/cuda/packed_rows.cuh"
 #include "ops/attention/attention.h"
 
 namespace spry::cuda {
+
+// Where a unit's outputs go.
+template <typename T, typename Shape>
+struct UnitOutput {
+  const InputPlace& place;
+  T* first;  // of the unit's first head
+
+  __device__ void Put(int head, int d, float value) const {
+    first[place.Index(head * Shape::kDim + d)] = FromFloat<T>(value);
+  }
+  // Elements d, d + 8, d + 16 and d + 24 of one run of 32.
+  __device__ void PutFour(int head, int d, const float4& values) const {
+    T* at = first + place.Index(head * Shape::kDim + d);
+    const int apart = place.Apart();
+    at[0] = FromFloat<T>(values.x);
+    at[apart] = FromFloat<T>(values.y);
+    at[2 * apart] = FromFloat<T>(values.z);
+    at[3 * apart] = FromFloat<T>(values.w);
+  }
+};
 
 // Part of a row whose segments are spread over blocks.
 __device__ inline void StorePart(const DecodeArgs& args, int32_t unit, int32_t segment, int head,
@@ -30,7 +51,8 @@ __device__ inline void StorePart(const DecodeArgs& args, int32_t unit, int32_t s
 
 // The last block of a unit to come here merges all its segments.
 template <typename T, typename Shape>
-__device__ void MergeParts(const DecodeArgs& args, int32_t unit, int32_t num_segments, T* out) {
+__device__ void MergeParts(const DecodeArgs& args, int32_t unit, int32_t num_segments,
+                           const UnitOutput<T, Shape>& out) {
   constexpr int kDim = Shape::kDim;
   __shared__ bool is_last;
   __threadfence();
@@ -74,16 +96,16 @@ __device__ void MergeParts(const DecodeArgs& args, int32_t unit, int32_t num_seg
       }
     }
     using Space = StrandSpace<kDim, Shape::kRows>;
-    T* head = out + i / kDim * kDim;
     const float share = 1.0f / merged.sum;
-    head[Space::ElementOf(i % kDim)] = FromFloat<T>(total.x * share);
-    head[Space::ElementOf(i % kDim + 1)] = FromFloat<T>(total.y * share);
+    out.Put(i / kDim, Space::ElementOf(i % kDim), total.x * share);
+    out.Put(i / kDim, Space::ElementOf(i % kDim + 1), total.y * share);
   }
 }
 
 template <typename T, typename Shape>
 __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
     DecodeKernel(const __grid_constant__ DecodeArgs args, bool writes_kv,
+                 const __grid_constant__ InputPlace place,
                  const __grid_constant__ StepState state) {
   constexpr int kDim = Shape::kDim;
   LetNextStart();
@@ -114,34 +136,43 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
   if (writes_kv) strands.Start(first_segment);
   AwaitPrevious();
   if (!writes_kv) strands.Start(first_segment);
-  T* out = reinterpret_cast<T*>(args.out.data) + t * args.out.stride + y * heads * kDim;
+  T* first_out = place.RowFrom<T>(t, y * heads * kDim);
   if (row < 0) {
     for (int i = Shape::Thread(); first_segment == 0 && i < heads * kDim; i += Shape::kThreads) {
-      out[i] = FromFloat<T>(0.0f);
+      UnitOutput<T, Shape>{place, first_out}.Put(0, i, 0.0f);
     }
     return;
   }
   if (first_segment >= num_segments) return;
-  const Query<T, kDim> query(reinterpret_cast<const T*>(args.q.data) + t * args.q.stride +
-                             (y * heads + min(LaneRows<T, kDim>::Group(), heads - 1)) * kDim);
+  const T* queries = reinterpret_cast<const T*>(args.q.data) + t * args.q.stride + y * heads * kDim;
   const int32_t own_block = block_table[position >> args.block_shift];
   const int32_t own_offset = position & ((1 << args.block_shift) - 1);
   OwnKv<T> own{cache.Key<T>(own_block, own_offset, kv_head),
                cache.Value<T>(own_block, own_offset, kv_head)};
+  OwnKv<T> made = own;
   if (writes_kv) {
-    const OwnKv<T> made{
-        reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim,
-        reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim};
-    if (Shape::Warp() == 0 && first_segment == 0) {
-      made.template Write<kDim>(const_cast<T*>(own.k), const_cast<T*>(own.v));
-    }
-    own = made;
+    made = {reinterpret_cast<const T*>(args.k.data) + t * args.k.stride + kv_head * kDim,
+            reinterpret_cast<const T*>(args.v.data) + t * args.v.stride + kv_head * kDim};
   }
+  __shared__ UnitHeads<T, kDim, Shape::kRows> unit_heads[Shape::kUnits];
+  UnitHeads<T, kDim, Shape::kRows>& fetched = unit_heads[Shape::Unit()];
+  if (args.rope_table != nullptr) {
+    fetched.template FetchRotated<Shape>(args.rope_table + int64_t{position} * kDim, heads, queries,
+                                         made.k);
+    made.k = fetched.key;
+  } else {
+    fetched.template Fetch<Shape>(heads, [&](int row) { return queries + row * kDim; });
+  }
+  Shape::Sync();
+  if (writes_kv && Shape::Warp() == 0 && first_segment == 0) {
+    made.template Write<kDim>(const_cast<T*>(own.k), const_cast<T*>(own.v));
+  }
+  const Query<T, kDim> query(fetched.queries[min(LaneRows<T, kDim>::Group(), heads - 1)]);
   // Seldom used, so in shared memory, not in registers.
   __shared__ OwnKv<T> lasts[Shape::kUnits];
   __shared__ T* outs[Shape::kUnits];
-  lasts[Shape::Unit()] = own;
-  outs[Shape::Unit()] = out;
+  lasts[Shape::Unit()] = made;
+  outs[Shape::Unit()] = first_out;
   __syncwarp();
   UnitWork<T, Shape> work{.query = query,
                           .own = &lasts[Shape::Unit()],
@@ -159,10 +190,12 @@ __global__ void __launch_bounds__(Shape::kBlockThreads, Shape::kMinBlocks)
       [&](int32_t segment, int head, int place, const SoftmaxPart& part, const float4& output) {
         StorePart(args, unit, segment, head, place, part, output);
       },
-      [&](int head, int d, float output) {
-        outs[Shape::Unit()][head * kDim + d] = FromFloat<T>(output);
+      [&](int head, int d, const float4& outputs) {
+        UnitOutput<T, Shape>{place, outs[Shape::Unit()]}.PutFour(head, d, outputs);
       });
-  if (spread) MergeParts<T, Shape>(args, unit, num_segments, outs[Shape::Unit()]);
+  if (spread) {
+    MergeParts<T, Shape>(args, unit, num_segments, {place, outs[Shape::Unit()]});
+  }
 }
 
 template <typename T, typename Shape>
@@ -177,7 +210,8 @@ void LaunchUnits(const DecodeArgs& args, const StepState& state, const LaunchCon
   LaunchOverlapped(context,
                    {.blocks = dim3(CeilDiv(heads, Shape::kUnits), context.shape.tokens, splits),
                     .threads = Shape::kBlockThreads},
-                   DecodeKernel<T, Shape>, args, writes_kv, state);
+                   DecodeKernel<T, Shape>, args, writes_kv,
+                   PlaceOf(args.taker, args.out, context.shape.tokens, context), state);
 }
 
 // The most warps with which every unit runs at once.

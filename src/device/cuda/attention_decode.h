@@ -3,6 +3,7 @@
 
 #include "device/cuda/attention_inputs.cuh"
 #include "device/cuda/attention_plan.h"
+#include "device/cuda/row_taker.h"
 
 namespace spry::cuda {
 
@@ -11,6 +12,9 @@ struct DecodeArgs : AttentionInputs {
   int32_t head_blocks = 1;  // units of a KV head and token
   float scale_log2 = 1.0f;  // of scores, to exponents of 2
   AttentionScratch scratch;
+  RowTaker taker;  // of out, in a decode step
+  // A decode step rotates whole heads by it, halves with halves; null: rope is a launch before.
+  const float* rope_table = nullptr;
 };
 
 // T: F16 or Bf16, of activations and cache. Heads of 64 or 128.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "device/cuda/attention_strand.cuh"
+#include "device/cuda/rope.cuh"
 
 namespace spry::cuda {
 
@@ -46,22 +47,29 @@ struct StrandWalk {
   }
 };
 
-// Where the strands of a unit's segment become one.
+// A strand before it is joined with others, and after.
+union StrandPart {
+  SoftmaxPart softmax;
+  PartFactors factors;  // what it counts beside those before
+};
+
+// Where the strands of a unit's segment become one. Four blocks of two warps and heads of 128 fit
+// beside their queries in 164 KiB, which leaves the first cache enough for what is on its way.
 template <int kDim, int kRows>
 struct StrandSpace {
-  static constexpr int kStride = kDim + 4;
   static constexpr int kJoinThreads = std::max(kRows * kStrands, kWarpThreads);
-  __align__(16) float output[kStrands][kRows][kStride];
+  __align__(16) float output[kStrands][kRows][kDim];
   __align__(16) float total[kRows][kDim];  // of the segments before
-  float max[kRows][kStrands];
-  float sum[kRows][kStrands];
-  PartFactors factors[kRows][kStrands];
+  StrandPart parts[kRows][kStrands];
   SoftmaxPart joined[kRows];   // the segment
   SoftmaxPart running[kRows];  // it and those before
   PartFactors merge[kRows];
 
-  // Outputs lie so that what a warp stores at once meets all banks: element `ElementOf(p)` at p.
+  // Outputs lie so that what a warp stores at once meets all banks: element `ElementOf(p)` at p,
+  // and there at Turned(row, p).
   __device__ static int ElementOf(int p) { return p / 64 * 64 + p % 8 * 8 + p % 64 / 8; }
+
+  __device__ static int Turned(int row, int p) { return p ^ (row / 2 % 4 * 8); }
 
   template <typename T>
   __device__ void Put(uint32_t strand, int rows, const StrandState<T, kDim, kRows>& state) {
@@ -71,15 +79,13 @@ struct StrandSpace {
     for (int i = 0; i < StrandState<T, kDim, kRows>::kMine; ++i) {
       const int row = 2 * t + i;
       if (row >= rows) continue;
-      if (g == 0) {
-        max[row][strand] = state.softmax[i].max;
-        sum[row][strand] = state.softmax[i].sum;
-      }
+      if (g == 0) parts[row][strand].softmax = state.softmax[i];
 #pragma unroll
       for (int n = 0; n < kDim / 16; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          output[strand][row][n / 4 * 64 + (n % 4 * 2 + e) * 8 + g] = state.output[n][2 * e + i];
+          const int place = n / 4 * 64 + (n % 4 * 2 + e) * 8 + g;
+          output[strand][row][Turned(row, place)] = state.output[n][2 * e + i];
         }
       }
     }
@@ -92,7 +98,9 @@ struct StrandSpace {
     if (thread >= kJoinThreads) return;
     const int row = thread / kStrands % kRows;
     const int strand = thread % kStrands;
-    const float own = strand < used ? max[row][strand] : -INFINITY;
+    SoftmaxPart part = SoftmaxPart::Unseen();
+    if (strand < used) part = parts[row][strand].softmax;
+    const float own = part.max;
     float largest = own;  // of this strand and those before
 #pragma unroll
     for (int step = 1; step < kStrands; step *= 2) {
@@ -102,7 +110,7 @@ struct StrandSpace {
     float before = __shfl_up_sync(0xffffffffu, largest, 1, kStrands);
     if (strand == 0) before = -INFINITY;
     const PartFactors own_factors = {Exp2(before - Finite(largest)), Exp2(own - Finite(largest))};
-    const float own_sum = strand < used ? sum[row][strand] * own_factors.second : 0.0f;
+    const float own_sum = part.sum * own_factors.second;
     SoftmaxPart state{__shfl_sync(0xffffffffu, largest, kStrands - 1, kStrands), 0.0f};
 #pragma unroll
     for (int s = 0; s < kStrands; ++s) {
@@ -110,15 +118,15 @@ struct StrandSpace {
                        __shfl_sync(0xffffffffu, own_sum, s, kStrands));
     }
     if (thread >= kRows * kStrands) return;
-    factors[row][strand] = own_factors;
+    parts[row][strand].factors = own_factors;
     if (strand != 0) return;
     joined[row] = state;
     if (first) {
       running[row] = state;
     } else {
-      SoftmaxPart part = running[row];
-      merge[row] = Append(part, state);
-      running[row] = part;
+      SoftmaxPart whole = running[row];
+      merge[row] = Append(whole, state);
+      running[row] = whole;
     }
   }
 
@@ -128,8 +136,8 @@ struct StrandSpace {
 #pragma unroll
     for (int s = 0; s < kStrands; ++s) {
       if (s >= used) break;
-      const auto next = *reinterpret_cast<const float4*>(&output[s][row][p]);
-      merged = Merged(factors[row][s], merged, next);
+      const auto next = *reinterpret_cast<const float4*>(&output[s][row][Turned(row, p)]);
+      merged = Merged(parts[row][s].factors, merged, next);
     }
     return merged;
   }
@@ -146,18 +154,58 @@ struct StrandSpace {
   }
 };
 
-// A lane's row of queries, read again for every tile: registers hold what is on its way instead.
+// The query rows of a unit and its own key, where they have been fetched to.
+template <typename T, int kDim, int kRows>
+struct UnitHeads {
+  static constexpr int kRun = 8;
+  __align__(16) T queries[kRows][kDim];
+  __align__(16) T key[kDim];  // where it is rotated here
+
+  // By all threads of the unit, as the next one; a barrier must follow. row_of(row): where it is.
+  template <typename Shape, typename RowOf>
+  __device__ void Fetch(int rows, const RowOf& row_of) {
+    constexpr int kRuns = kDim / kRun;
+    for (int i = Shape::Thread(); i < rows * kRuns; i += Shape::kThreads) {
+      const int at = i % kRuns * kRun;
+      *reinterpret_cast<uint4*>(queries[i / kRuns] + at) =
+          *reinterpret_cast<const uint4*>(row_of(i / kRuns) + at);
+    }
+  }
+  // Queries, and the key, rotated. `angles`: the position's row of the table.
+  template <typename Shape>
+  __device__ void FetchRotated(const float* angles, int rows, const T* from_queries,
+                               const T* from_key) {
+    constexpr int kRuns = kDim / 2 / kRun;  // of half a head
+    for (int i = Shape::Thread(); i < (rows + 1) * kRuns; i += Shape::kThreads) {
+      const int row = i / kRuns;
+      const int first = i % kRuns * kRun;
+      const T* from = (row < rows ? from_queries + row * kDim : from_key) + first;
+      auto firsts = *reinterpret_cast<const Run<T, kRun>*>(from);
+      auto seconds = *reinterpret_cast<const Run<T, kRun>*>(from + kDim / 2);
+      Rotate(firsts, seconds, *reinterpret_cast<const Run<float, kRun>*>(angles + first),
+             *reinterpret_cast<const Run<float, kRun>*>(angles + kDim / 2 + first));
+      T* to = (row < rows ? queries[row] : key) + first;
+      *reinterpret_cast<Run<T, kRun>*>(to) = firsts;
+      *reinterpret_cast<Run<T, kRun>*>(to + kDim / 2) = seconds;
+    }
+  }
+};
+
+// A lane's row of queries, in shared memory and read again for every tile: registers hold what is
+// on its way instead.
 template <typename T, int kDim>
 struct Query {
-  const T* chunks;  // this lane's first
+  uint32_t chunks;  // this lane's first
 
-  __device__ explicit Query(const T* row) : chunks(Pinned(row + LaneRows<T, kDim>::Quad() * 8)) {}
+  __device__ explicit Query(const T* row)
+      : chunks(
+            static_cast<uint32_t>(__cvta_generic_to_shared(row + LaneRows<T, kDim>::Quad() * 8))) {}
 
   __device__ uint4 Chunk(int c) const {
     uint4 value;
-    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "l"(chunks + c * 32));
+                 : "r"(chunks + c * 64));
     return value;
   }
 };
@@ -322,7 +370,8 @@ struct WarpStrands {
 };
 
 // Computes a unit. Where its segments are `spread` over blocks, store_part(segment, row, place,
-// state, outputs) is given each of them, else store(row, element, output) the rows.
+// state, outputs) is given each of them, else store(row, element, outputs) the rows: four elements,
+// 8 apart, of one run of 32.
 template <typename T, typename Shape, typename StorePart, typename Store>
 __device__ void RunUnit(WarpStrands<T, Shape>& strands, const UnitWork<T, Shape>& work, bool spread,
                         StrandSpace<Shape::kDim, Shape::kRows>& space, const StorePart& store_part,
@@ -353,10 +402,8 @@ __device__ void RunUnit(WarpStrands<T, Shape>& strands, const UnitWork<T, Shape>
         continue;
       }
       const float share = 1.0f / space.running[row].sum;
-      store(row, space.ElementOf(place), output.x * share);
-      store(row, space.ElementOf(place + 1), output.y * share);
-      store(row, space.ElementOf(place + 2), output.z * share);
-      store(row, space.ElementOf(place + 3), output.w * share);
+      store(row, space.ElementOf(place),
+            make_float4(output.x * share, output.y * share, output.z * share, output.w * share));
     }
     if (!is_last) Shape::Sync();  // the space is used again
   }

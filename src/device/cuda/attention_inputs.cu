@@ -22,6 +22,9 @@ Result<AttentionInputs> BindAttentionInputs(const OpRecord& op, BindContext& con
     inputs.v = context.Resolve(op.inputs[2]);
     SPRY_ASSIGN_OR_RETURN(inputs.write_kv, BindFoldedWriteKv(op, context));
   }
+  if (params.rope.rotary_dim > 0) {
+    SPRY_ASSIGN_OR_RETURN(inputs.rope, BindFoldedRope(op, context));
+  }
   if (inputs.q.dtype != layer.dtype || params.head_dim != params.v_head_dim) {
     return Unimplemented(std::string("attention backend ") + backend +
                          ": activations and KV cache must be of one type, keys and values of one "

@@ -9,6 +9,7 @@
 namespace spry::cuda {
 
 struct AttentionInputs {
+  BoundLaunch rope;      // launch null: q and k come rotated
   BoundLaunch write_kv;  // launch null: an op of its own
   Matrix q, k, v, out;   // k, v: with write_kv folded in
   KvCache cache;

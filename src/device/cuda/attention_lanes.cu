@@ -572,8 +572,9 @@ void ChooseWarps(const AttentionInputs& args, const StepState& state,
 template <typename T>
 void LaunchAttention(const void* kept, const StepState& state, const LaunchContext& context) {
   const AttentionInputs& args = ArgsAs<AttentionInputs>(kept);
+  LaunchFolded(args.rope, state, context);
   if (context.shape.decode) return ChooseWarps<T, 1>(args, state, context);
-  if (args.write_kv.launch != nullptr) args.write_kv.launch(args.write_kv.args, state, context);
+  LaunchFolded(args.write_kv, state, context);
   ChooseWarps<T, kTogether>(args, state, context);
 }
 

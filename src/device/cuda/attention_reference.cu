@@ -17,6 +17,7 @@ constexpr int kLanes = 16;
 constexpr unsigned kLaneMask = 0xffffu;
 
 struct AttentionArgs {
+  BoundLaunch rope;      // launch null: q and k come rotated
   BoundLaunch write_kv;  // launch null: an op of its own
   Matrix q;
   Matrix out;
@@ -158,9 +159,8 @@ size_t SharedBytes(const KvCache& cache) {
 template <typename T, typename Kv>
 void LaunchAttention(const void* args, const StepState& state, const LaunchContext& context) {
   const AttentionArgs& attention = ArgsAs<AttentionArgs>(args);
-  if (attention.write_kv.launch != nullptr) {
-    attention.write_kv.launch(attention.write_kv.args, state, context);
-  }
+  LaunchFolded(attention.rope, state, context);
+  LaunchFolded(attention.write_kv, state, context);
   const dim3 grid(context.shape.tokens, attention.params.num_heads);
   AttentionKernel<T, Kv><<<grid, kThreads, SharedBytes(attention.cache), context.stream>>>(
       attention, ViewOf<T>(attention.q), ViewOf<T>(attention.out), state);
@@ -175,6 +175,9 @@ Result<BoundLaunch> BindAttention(const OpRecord& op, BindContext& context) {
                      .params = params};
   if (op.inputs.size() == 3) {
     SPRY_ASSIGN_OR_RETURN(args.write_kv, BindFoldedWriteKv(op, context));
+  }
+  if (params.rope.rotary_dim > 0) {
+    SPRY_ASSIGN_OR_RETURN(args.rope, BindFoldedRope(op, context));
   }
   int next = 0;
   if (params.has_alibi) args.slopes = context.Floats(op.weights[next++]);

@@ -117,7 +117,7 @@ class CudaDevice final : public Device {
 
   DType ActivationDType(DType compute) const override { return compute; }
   Fusions fusions() const override {
-    return {.norm_into_linear = true, .write_kv_into_attention = true};
+    return {.norm_into_linear = true, .write_kv_into_attention = true, .rope_into_attention = true};
   }
 
   DeviceDefaults defaults() const override {

@@ -6,7 +6,12 @@ namespace spry::cuda {
 
 BindContext::BindContext(const Program& program, const StepLimits& limits, const MemoryPlan& plan,
                          const Regions& regions, const StepRings& rings)
-    : program_(program), limits_(limits), plan_(plan), regions_(regions), rings_(rings) {
+    : program_(program),
+      limits_(limits),
+      plan_(plan),
+      regions_(regions),
+      rings_(rings),
+      handed_(program.buffers.size()) {
   std::byte* at = regions_.kv;
   for (const int64_t bytes : plan_.kv_layer_bytes) {
     kv_layers_.push_back(at);

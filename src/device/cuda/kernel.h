@@ -41,6 +41,12 @@ struct BoundLaunch {
   const void* args = nullptr;  // kept by the BindContext's owner
 };
 
+// What an op has folded in and its kernel does not do itself; nothing where there is none.
+inline void LaunchFolded(const BoundLaunch& folded, const StepState& state,
+                         const LaunchContext& context) {
+  if (folded.launch != nullptr) folded.launch(folded.args, state, context);
+}
+
 // A Tensor with its address on the card: element (r, c) at data[(r * stride + c) * size of dtype].
 struct Matrix {
   std::byte* data = nullptr;
@@ -84,6 +90,15 @@ struct StepRings {
 
 struct MemoryPlan;
 
+// In which launches an op packs the rows that it makes (row_taker.h). kWhereResident: where who
+// takes them is resident (linear_resident.cuh).
+enum class HandOver { kNever, kInDecode, kWhereResident, kAlways };
+
+struct HandedRows {
+  std::byte* packed = nullptr;
+  HandOver when = HandOver::kNever;
+};
+
 // What binders may use. Lives as long as the executable; everything handed out stays valid with it.
 class BindContext {
  public:
@@ -111,6 +126,10 @@ class BindContext {
   std::byte* attention_scratch() const { return regions_.attention; }
   std::byte* kv_layer(LayerIdx layer) const { return kv_layers_[layer.value()]; }
 
+  // Ops are bound in order: who makes a buffer says so before who reads it asks.
+  void Hand(BufferId made, const HandedRows& rows) { handed_[made.value()] = rows; }
+  const HandedRows& Handed(BufferId made) const { return handed_[made.value()]; }
+
   // Copies `args` to where they stay.
   template <typename T>
   const T* Keep(T args) {
@@ -126,6 +145,7 @@ class BindContext {
   Regions regions_;
   StepRings rings_;
   std::vector<std::byte*> kv_layers_;
+  std::vector<HandedRows> handed_;  // by buffer
   std::deque<std::shared_ptr<const void>> kept_;
 };
 
@@ -157,6 +177,7 @@ Result<BoundLaunch> BindLayerNorm(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindRmsNorm(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindRope(const OpRecord& op, BindContext& context);
+Result<BoundLaunch> BindFoldedRope(const OpRecord& attention, BindContext& context);
 Result<BoundLaunch> BindActivation(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindGatedActivation(const OpRecord& op, BindContext& context);
 Result<BoundLaunch> BindAdd(const OpRecord& op, BindContext& context);

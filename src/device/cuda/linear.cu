@@ -124,50 +124,20 @@ Matrix BeforeGather(const Tensor& x, const BindContext& context) {
   return {};
 }
 
-// Whether a linear is resident (linear_resident.cuh), of one block's depth or of several.
-bool IsResidentOp(const OpRecord& op, const BindContext& context, bool shares_depth) {
-  if (op.id != OpId::kLinear || op.outputs[0].dtype != op.inputs[0].dtype ||
-      context.packed_rows(0) == nullptr) {
-    return false;
-  }
-  const WeightMatrix weight = context.Weight(op.weights[0]);
-  return weight.tiled && IsResident(weight.rows, weight.columns, /*warpgroups=*/true) &&
-         (weight.columns > kResidentDepth) == shares_depth;
-}
-
-// Whether `maker` makes rows for `user` alone and both are resident: such rows are packed when they
-// are made.
-bool HandsOnPacked(const OpRecord& maker, const OpRecord& user, const BindContext& context) {
-  if (!IsResidentOp(maker, context, /*shares_depth=*/false) ||
-      !IsResidentOp(user, context, /*shares_depth=*/true)) {
-    return false;
-  }
-  const Tensor& made = maker.outputs[0];
-  const Tensor& used = user.inputs[0];
-  if (maker.params.As<LinearParams>().has_residual ||
-      context.Weight(maker.weights[0]).rows < kMinResidentOutputs ||
-      user.params.As<LinearParams>().norm != NormKind::kNone || used.buffer != made.buffer ||
-      used.offset != made.offset || used.width != made.width) {
-    return false;
-  }
-  int readers = 0;
-  for (const OpRecord& op : context.program().ops) {
-    for (int i = 0; i < op.inputs.size(); ++i) readers += op.inputs[i].buffer == made.buffer;
-  }
-  return readers == 1;
-}
-
-// Region 0 of packed rows is for the norm before a linear, region 1 for what a linear makes.
-void BindPackedRows(const OpRecord& op, const BindContext& context, MmaLinearArgs& args) {
+void BindPackedRows(const OpRecord& op, BindContext& context, MmaLinearArgs& args) {
   const bool warpgroups = context.packed_rows(0) != nullptr;
-  const bool shares_depth = IsResidentOp(op, context, /*shares_depth=*/true);
-  if (IsStreamed(args.outputs, args.depth, warpgroups) ||
-      IsResident(args.outputs, args.depth, warpgroups)) {
-    args.packed = context.packed_rows(shares_depth ? 1 : 0);
+  const bool is_resident = IsResident(args.outputs, args.depth, warpgroups);
+  if (!is_resident && !IsStreamed(args.outputs, args.depth, warpgroups) &&
+      !IsPipelined(args.outputs, args.depth, warpgroups)) {
+    return;
   }
-  for (const OpRecord& other : context.program().ops) {
-    if (HandsOnPacked(op, other, context)) args.packed_y = context.packed_rows(1);
-    if (HandsOnPacked(other, op, context)) args.x_is_packed = true;
+  const HandedRows& handed = context.Handed(op.inputs[0].buffer);
+  args.x_handed = handed.when;
+  args.packed = handed.when == HandOver::kNever ? context.packed_rows(0) : handed.packed;
+  // Only such a kernel packs what it makes (LaunchResident).
+  if (is_resident && args.depth == kResidentDepth && args.outputs >= kMinResidentOutputs &&
+      !op.params.As<LinearParams>().has_residual && args.y.dtype == args.x.dtype) {
+    args.taker = TakeRows(op, HandOver::kWhereResident, context);
   }
 }
 

@@ -9,44 +9,12 @@
 #include "device/cuda/linear_tile.cuh"
 #include "device/cuda/normalize.cuh"
 #include "device/cuda/overlap.cuh"
-#include "device/cuda/warpgroup_mma.cuh"
+#include "device/cuda/packed_rows.cuh"
 
 namespace spry::cuda {
 
-inline constexpr int kPackedBlockBytes = 4 * kCoreBytes;  // 8 rows of a tile
 inline constexpr int kShortRowChunks = 4;
 inline bool IsShortRow(int32_t width) { return width <= kShortRowChunks * kChunkElements; }
-
-// Columns [column, column + 8) of row `row` of eight, to the core matrices of their tile.
-__device__ inline void PutPacked(std::byte* block, int row, int column, const uint4& bits) {
-  auto* to = reinterpret_cast<uint32_t*>(block) + row * 4 + column % kTileDepth / 8;
-  to[0] = bits.x;
-  to[kCoreBytes / 4] = bits.y;
-  to[kCoreBytes / 2] = bits.z;
-  to[kCoreBytes / 4 * 3] = bits.w;
-}
-
-// Where rows go. Packed, for linear_stream.cuh: groups of `eights` times 8 rows, in each the tiles
-// of 32 along K, in each the eights, in each four core matrices (warpgroup_mma.cuh). Lane t of a
-// quad has columns [8 t, 8 t + 8) of a tile (weight_tiles.h), two of them in each core matrix.
-struct InputPlace {
-  std::byte* data = nullptr;
-  int64_t stride = 0;  // of rows that lie one by one, in elements
-  int32_t eights = 0;  // 0: rows lie one by one
-  int32_t tiles = 0;
-
-  // Columns [column, column + 8) of a row.
-  __device__ void Put(int32_t row, int32_t column, const uint4& bits) const {
-    if (eights == 0) {
-      *reinterpret_cast<uint4*>(data + (row * stride + column) * 2) = bits;
-      return;
-    }
-    const int32_t eight = row / 8;
-    const int64_t block =
-        (int64_t{eight / eights} * tiles + column / kTileDepth) * eights + eight % eights;
-    PutPacked(data + block * kPackedBlockBytes, row % 8, column, bits);
-  }
-};
 
 // Rows of the bucket beyond the step's true count are normed for nobody: asking for the count would
 // take as long as the rows themselves. Scales come while the kernel before this one still runs.
@@ -141,24 +109,29 @@ void LaunchNormRows(const MmaLinearArgs& args, int32_t rows, const InputPlace& p
                    NormLongRowsKernel<T>, args, place);
 }
 
-// Rows beyond the step's true count too.
+// A warp packs 8 rows of a tile, so that what it stores lies together. Rows beyond the step's true
+// count too.
 static __global__ void __launch_bounds__(kLinearThreads)
-    PackRowsKernel(const __grid_constant__ Matrix x, int32_t depth,
+    PackRowsKernel(const __grid_constant__ Matrix x, int32_t rows, int32_t tiles,
                    const __grid_constant__ InputPlace place) {
   LetNextStart();
   AwaitPrevious();
-  const auto row = static_cast<int32_t>(blockIdx.x);
-  const auto column = static_cast<int32_t>(blockIdx.y * kLinearThreads + threadIdx.x) * 8;
-  if (column >= depth) return;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int32_t row = static_cast<int32_t>(blockIdx.x) * 8 + lane / 4;
+  const int32_t tile = static_cast<int32_t>(blockIdx.y) * kLinearWarps + warp;
+  if (row >= rows || tile >= tiles) return;
+  const int32_t column = tile * kTileDepth + lane % 4 * 8;
   place.Put(row, column, *reinterpret_cast<const uint4*>(x.data + (row * x.stride + column) * 2));
 }
 
 inline void LaunchPackRows(const MmaLinearArgs& args, int32_t rows, const InputPlace& place,
                            const LaunchContext& context) {
+  const int32_t tiles = args.depth / kTileDepth;
   LaunchOverlapped(
       context,
-      {.blocks = dim3(rows, CeilDiv(args.depth, kLinearThreads * 8)), .threads = kLinearThreads},
-      PackRowsKernel, args.x, args.depth, place);
+      {.blocks = dim3(CeilDiv(rows, 8), CeilDiv(tiles, kLinearWarps)), .threads = kLinearThreads},
+      PackRowsKernel, args.x, rows, tiles, place);
 }
 
 }  // namespace spry::cuda

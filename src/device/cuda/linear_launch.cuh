@@ -7,8 +7,8 @@
 #include "device/cuda/linear_few_rows.cuh"
 #include "device/cuda/linear_input.cuh"
 #include "device/cuda/linear_many_rows.cuh"
+#include "device/cuda/linear_pipelined.cuh"
 #include "device/cuda/linear_resident.cuh"
-#include "device/cuda/linear_segments.cuh"
 #include "device/cuda/linear_stream.cuh"
 #include "device/cuda/linear_warpgroup.cuh"
 #include "device/cuda/linear_wide.cuh"
@@ -62,8 +62,6 @@ using LogitShape = WarpgroupShape<kTokens, 3, false,
 using DeepLogitShape = WarpgroupShape<32, 3>;     // for rows that are too long for 64 of them
 inline constexpr int32_t kMaxFewerRows = 128;     // up to here more and smaller blocks are faster
 inline constexpr int32_t kMinProductBlocks = 48;  // for which that is worth it
-inline constexpr int32_t kMinSplitTiles = 12;     // of K in a segment
-inline constexpr int32_t kMaxSplitRows = 1024;    // from there on there are blocks enough
 
 template <typename Shape, typename Y>
 bool UsesWarpgroups(const MmaLinearArgs& args, const LaunchContext& context) {
@@ -111,11 +109,10 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
     if (blocks >= kMinProductBlocks && UsesWarpgroups<ProductShape, Y>(args, context)) {
       return LaunchWarpgroup<T, Y, ProductShape>(args, rows, state, context);
     }
-    if (rows <= kMaxSplitRows && SegmentTiles(args.depth) >= kMinSplitTiles &&
+    if (SegmentTiles(args.depth) >= kMinSplitTiles &&
         UsesWarpgroups<SplitShape, Y>(args, context)) {
       return LaunchWarpgroup<T, Y, SplitShape>(args, rows, state, context);
     }
-    if (rows > kMaxSplitRows && LaunchSegments<T>(args, rows, state, context)) return;
   }
   if (rows <= kMaxFewRows) return LaunchProductOfFew<T, Y>(args, rows, context);
   if (args.outputs / 64 * CeilDiv(rows, 64) < context.processors) {
@@ -191,6 +188,7 @@ void LaunchMmaLinear(const void* kept, const StepState& state, const LaunchConte
     if (LaunchLogits<T>(args, rows, state, context)) return;
   } else {
     if (LaunchResident<T>(args, rows, state, context)) return;
+    if (LaunchPipelined<T>(args, rows, state, context)) return;
   }
   const bool norms = args.norm.kind != NormKind::kNone;
   const bool wide = IsWide<Y>(args, rows, context);

@@ -9,6 +9,7 @@
 
 #include "device/cuda/draw.h"
 #include "device/cuda/kernel.h"
+#include "device/cuda/row_taker.h"
 #include "ops/activation.h"
 #include "ops/linear.h"
 
@@ -38,12 +39,10 @@ struct MmaLinearArgs {
   Matrix residual;    // data null: none
   Matrix normed;      // with a norm: room for [rows, K]
   Matrix ungathered;  // where gather_samples took x from; data null: x was not gathered
-  // Room for rows as linear_stream.cuh and linear_resident.cuh take them; null: not for these.
+  // Room for packed rows (linear_input.cuh); null: no kernel for this linear takes them.
   std::byte* packed = nullptr;
-  // Between two linears of which both are resident, rows lie packed from the start: the first puts
-  // them into packed_y, null where it does not, and the second finds them in `packed`.
-  std::byte* packed_y = nullptr;
-  bool x_is_packed = false;
+  HandOver x_handed = HandOver::kNever;  // x is in `packed` already
+  RowTaker taker;                        // of y
   const uint4* weight = nullptr;
   const float* bias = nullptr;
   int32_t outputs = 0;  // N
@@ -53,6 +52,8 @@ struct MmaLinearArgs {
   std::byte* best_draws = nullptr;  // y is the logits and draws are collected there
   DrawArgs draw;                    // of a launch
   bool stores = true;               // false: y is drawn from as it is made, and not kept
+
+  bool ArePacked(const LaunchContext& context) const;
 };
 
 // Weights that are streamed (linear_stream.cuh) for up to kMaxStreamRows rows; above, other kernels
@@ -62,8 +63,16 @@ inline constexpr int64_t kMinStreamElements = 1 << 23;
 inline constexpr int64_t kMinStreamDepth = 2048;
 inline constexpr int32_t kMinSplitRows = 9;
 inline constexpr int32_t kMaxStreamRows = 256;
+// Groups of 16 outputs for every block, from which on rows cost little beside weights.
+inline constexpr int32_t kMinWholeGroups = 8;
 bool IsStreamed(int64_t outputs, int64_t depth, bool warpgroups);
 int32_t CountStreamClusters();  // that the card runs at once; 0: none
+// Of a streamed linear: the eights of rows that a block has at a time; 0: at so many rows other
+// kernels are faster.
+int32_t StreamEights(int64_t outputs, bool makes_floats, int32_t rows,
+                     const LaunchContext& context);
+// Whether all of K is in every block.
+bool StreamsWhole(int64_t outputs, bool makes_floats, const LaunchContext& context);
 
 // Linears whose weights wait on the multiprocessors (linear_resident.cuh), by shape and by rows.
 inline constexpr int32_t kResidentOutputs = 128;      // of a block
@@ -74,12 +83,23 @@ inline constexpr int32_t kMinResidentRows = 33;
 inline constexpr int32_t kMinSharedRows = 65;  // where depth is shared out: a cluster costs 2 us
 inline constexpr int32_t kMaxResidentRows = 512;
 bool IsResident(int64_t outputs, int64_t depth, bool warpgroups);
+inline int32_t ResidentEights(int32_t rows) { return rows <= 128 ? 4 : 8; }
 inline bool TakesResident(int64_t depth, int32_t rows) {
   const int32_t least = depth > kResidentDepth ? kMinSharedRows : kMinResidentRows;
   return rows >= least && rows <= kMaxResidentRows;
 }
 
-// Room for packed rows of a linear of either kind; 0 for others.
+// Deep linears of many rows (linear_pipelined.cuh). For those of K = 768 the kernels that keep
+// whole rows in shared memory are as fast, where rows have to be packed first.
+inline constexpr int64_t kMinPipelinedDepth = 1536;
+inline constexpr int32_t kMinPipelinedRows = 257;
+inline constexpr int32_t kPipelinedOutputs = 128;  // of a tile
+inline constexpr int32_t kMinSplitTiles = 12;      // of K in a segment, for a cluster to share K
+bool IsPipelined(int64_t outputs, int64_t depth, bool warpgroups);
+// The eights of rows of a block's tile; 0: at so many rows other kernels are faster, or alone.
+int32_t PipelinedEights(int64_t outputs, int64_t depth, int32_t rows, const LaunchContext& context);
+
+// Room for packed rows of a linear of any kind; 0 for others.
 int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups);
 
 // Up to how many rows of logits are drawn where they are made, from rows of `depth` elements.

@@ -319,19 +319,15 @@ void LaunchResidentShape(const MmaLinearArgs& args, int32_t rows, const StepStat
                          const LaunchContext& context) {
   constexpr auto kKernel = ResidentKernel<T, Shape>;
   const int32_t tiles = args.depth / kTileDepth;
-  if (!args.x_is_packed && !Shape::kNorms) {
+  if (!Shape::kNorms) {
     const InputPlace place{.data = args.packed, .eights = Shape::kEights, .tiles = tiles};
-    if (args.norm.kind == NormKind::kNone) {
-      LaunchPackRows(args, rows, place, context);
-    } else {
+    if (args.norm.kind != NormKind::kNone) {
       LaunchNormRows<T>(args, rows, place, context);
+    } else if (!args.ArePacked(context)) {
+      LaunchPackRows(args, rows, place, context);
     }
   }
-  const InputPlace products = args.packed_y != nullptr && TakesResident(args.outputs, rows)
-                                  ? InputPlace{.data = args.packed_y,
-                                               .eights = Shape::kEights,
-                                               .tiles = args.outputs / kTileDepth}
-                                  : InputPlace{.data = args.y.data, .stride = args.y.stride};
+  const InputPlace products = PlaceOf(args.taker, args.y, rows, context);
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kBytes);
   const ResidentCounts counts{.rows = rows, .exact = rows > kMaxFewRows, .all_tiles = tiles};
@@ -348,7 +344,7 @@ void LaunchResidentShape(const MmaLinearArgs& args, int32_t rows, const StepStat
 template <typename T, int kBlocks>
 void LaunchResidentOf(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                       const LaunchContext& context) {
-  if (rows <= 128) {
+  if (ResidentEights(rows) == 4) {
     return LaunchResidentShape<T, ResidentShape<32, kBlocks>>(args, rows, state, context);
   }
   LaunchResidentShape<T, ResidentShape<64, kBlocks>>(args, rows, state, context);

@@ -91,19 +91,6 @@ struct StreamSpace {
   __device__ std::byte* received() const { return rest + Shape::kPartBytes; }
 };
 
-// Position in a ring of stages; the phase changes with every round.
-template <int kStages>
-struct RingPlace {
-  int stage = 0;
-  int phase = 0;
-
-  __device__ void Step() {
-    if (++stage < kStages) return;
-    stage = 0;
-    phase ^= 1;
-  }
-};
-
 // What a block, or a cluster, makes: groups of 16 outputs from `first` on, in tiles as equal as can
 // be.
 struct StreamCourse {
@@ -398,10 +385,10 @@ void LaunchStreamShape(const MmaLinearArgs& args, int32_t rows, const StepState&
   constexpr auto kKernel = StreamKernel<T, Y, Shape>;
   const InputPlace place{
       .data = args.packed, .eights = Shape::kEights, .tiles = args.depth / kTileDepth};
-  if (args.norm.kind == NormKind::kNone) {
-    LaunchPackRows(args, rows, place, context);
-  } else {
+  if (args.norm.kind != NormKind::kNone) {
     LaunchNormRows<T>(args, rows, place, context);
+  } else if (!args.ArePacked(context)) {
+    LaunchPackRows(args, rows, place, context);
   }
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kBytes);
@@ -422,34 +409,27 @@ void LaunchStreamShape(const MmaLinearArgs& args, int32_t rows, const StepState&
 }
 
 template <typename T, typename Y, bool kSplit>
-void LaunchStreamOf(const MmaLinearArgs& args, int32_t rows, const StepState& state,
+void LaunchStreamOf(const MmaLinearArgs& args, int32_t rows, int32_t eights, const StepState& state,
                     const LaunchContext& context) {
-  if (rows <= 16) {
-    return LaunchStreamShape<T, Y, StreamShape<16, kSplit>>(args, rows, state, context);
+  switch (eights) {
+    case 2: return LaunchStreamShape<T, Y, StreamShape<16, kSplit>>(args, rows, state, context);
+    case 4: return LaunchStreamShape<T, Y, StreamShape<32, kSplit>>(args, rows, state, context);
+    default: LaunchStreamShape<T, Y, StreamShape<64, kSplit>>(args, rows, state, context);
   }
-  if (rows <= 32) {
-    return LaunchStreamShape<T, Y, StreamShape<32, kSplit>>(args, rows, state, context);
-  }
-  LaunchStreamShape<T, Y, StreamShape<64, kSplit>>(args, rows, state, context);
 }
-
-// Groups of 16 outputs for every block, from which on rows cost little beside weights.
-inline constexpr int32_t kMinWholeGroups = 8;
 
 // False: other kernels are faster.
 template <typename T, typename Y>
 bool LaunchStream(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                   const LaunchContext& context) {
-  if (rows > kMaxStreamRows || !IsStreamed(args.outputs, args.depth, context.warpgroups))
-    return false;
-  if (std::is_same_v<Y, float> ||
-      args.outputs / kMmaOutputs >= context.processors * kMinWholeGroups) {
-    LaunchStreamOf<T, Y, false>(args, rows, state, context);
-    return true;
-  }
-  if constexpr (!std::is_same_v<Y, float>) {
-    if (rows < kMinSplitRows || context.clusters == 0) return false;
-    LaunchStreamOf<T, Y, true>(args, rows, state, context);
+  constexpr bool kFloats = std::is_same_v<Y, float>;
+  if (!IsStreamed(args.outputs, args.depth, context.warpgroups)) return false;
+  const int32_t eights = StreamEights(args.outputs, kFloats, rows, context);
+  if (eights == 0) return false;
+  if (StreamsWhole(args.outputs, kFloats, context)) {
+    LaunchStreamOf<T, Y, false>(args, rows, eights, state, context);
+  } else if constexpr (!kFloats) {
+    LaunchStreamOf<T, Y, true>(args, rows, eights, state, context);
   }
   return true;
 }

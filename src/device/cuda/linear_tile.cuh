@@ -84,11 +84,11 @@ __device__ float LoadResidual(const MmaLinearArgs& args, int32_t row, int32_t n)
   return from == nullptr ? 0.0f : ToFloat(*from);
 }
 
-// What becomes of sums of one thread: bias, activation, residual. The activation is asked for once
-// and the long one is a loop: as much code for every value would not stay in the instruction cache.
+// What becomes of sums of one thread before a residual. The activation is asked for once and the
+// long one is a loop: as much code for every value would not stay in the instruction cache.
 template <int kCount>
-__device__ void FinishSums(const MmaLinearArgs& args, const float (&bias)[kCount],
-                           const float (&residual)[kCount], float (&sums)[kCount]) {
+__device__ void ActivateSums(const MmaLinearArgs& args, const float (&bias)[kCount],
+                             float (&sums)[kCount]) {
   if (args.bias != nullptr) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sums[i] += bias[i];
@@ -105,6 +105,13 @@ __device__ void FinishSums(const MmaLinearArgs& args, const float (&bias)[kCount
       sums[kCount - 1] = first;
     }
   }
+}
+
+// What becomes of sums of one thread: bias, activation, residual.
+template <int kCount>
+__device__ void FinishSums(const MmaLinearArgs& args, const float (&bias)[kCount],
+                           const float (&residual)[kCount], float (&sums)[kCount]) {
+  ActivateSums(args, bias, sums);
   if (args.residual.data != nullptr) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sums[i] += residual[i];

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "device/cuda/weight_tiles.h"
+#include "ops/attention/attention.h"
 #include "ops/linear.h"
 
 namespace spry::cuda {
@@ -13,7 +14,9 @@ namespace {
 std::vector<bool> FindRopeTables(const Program& program) {
   std::vector<bool> tables(program.weights.size());
   for (const OpRecord& op : program.ops) {
-    if (op.id == OpId::kRope) tables[op.weights[0].value()] = true;
+    const bool folded =
+        op.id == OpId::kAttention && op.params.As<AttentionParams>().rope.rotary_dim > 0;
+    if (folded || op.id == OpId::kRope) tables[op.weights[op.weights.size() - 1].value()] = true;
   }
   return tables;
 }

@@ -43,6 +43,14 @@ __device__ inline void LoadTransposed(uint32_t (&out)[4], const void* row) {
                : "memory");
 }
 
+// The other way round: elements [2t][g], [2t + 1][g] of each to its rows.
+__device__ inline void StoreTransposed(void* row, const uint32_t (&in)[4]) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),
+               "r"(in[0]), "r"(in[1]), "r"(in[2]), "r"(in[3])
+               : "memory");
+}
+
 // 16 bytes from global to shared memory; zeros where `inside` is false.
 __device__ inline void CopyAsync16(void* shared, const void* global, bool inside) {
   const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(shared));

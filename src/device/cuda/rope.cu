@@ -1,6 +1,8 @@
 // rope (ops/rope.h): in place, a thread a run of pairs of one head.
 #include "device/cuda/element.cuh"
 #include "device/cuda/overlap.cuh"
+#include "device/cuda/rope.cuh"
+#include "ops/attention/attention.h"
 #include "ops/rope.h"
 
 namespace spry::cuda {
@@ -44,15 +46,7 @@ __global__ void __launch_bounds__(kThreads)
   T* second = first + (params.interleaved ? 1 : half);
   auto firsts = *reinterpret_cast<const Run<T, kCount>*>(first);
   auto seconds = *reinterpret_cast<const Run<T, kCount>*>(second);
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
-    const float a = ToFloat(firsts.values[e]);
-    const float b = ToFloat(seconds.values[e]);
-    const float cosine = cosines.values[e];
-    const float sine = sines.values[e];
-    firsts.values[e] = FromFloat<T>(fmaf(a, cosine, -(b * sine)));
-    seconds.values[e] = FromFloat<T>(fmaf(b, cosine, a * sine));
-  }
+  Rotate(firsts, seconds, cosines, sines);
   *reinterpret_cast<Run<T, kCount>*>(first) = firsts;
   *reinterpret_cast<Run<T, kCount>*>(second) = seconds;
 }
@@ -85,6 +79,14 @@ Result<BoundLaunch> BindRope(const OpRecord& op, BindContext& context) {
     return runs ? Launch<T, kCount> : Launch<T, 1>;
   });
   return BoundLaunch{op.id, launch, context.Keep(args)};
+}
+
+Result<BoundLaunch> BindFoldedRope(const OpRecord& attention, BindContext& context) {
+  return BindRope({.id = OpId::kRope,
+                   .inputs = {attention.inputs[0], attention.inputs[1]},
+                   .weights = {attention.weights[attention.weights.size() - 1]},
+                   .params = OpParams::Of(attention.params.As<AttentionParams>().rope)},
+                  context);
 }
 
 }  // namespace spry::cuda

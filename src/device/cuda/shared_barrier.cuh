@@ -27,6 +27,11 @@ class SharedBarrier {
                  "r"(bytes)
                  : "memory");
   }
+  // Once all copies of this thread by CopyAsync16 (mma.cuh) have ended; it does not wait for them.
+  __device__ void ArriveWithCopies() {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(Address())
+                 : "memory");
+  }
   // At this barrier of block `rank` of the cluster; what was written before is seen there.
   __device__ void ArriveAt(int rank) {
     asm volatile(
@@ -93,6 +98,25 @@ class SharedBarrier {
 
   uint64_t bits_;
 };
+
+// Position in a ring of stages; the phase changes with every round.
+template <int kStages>
+struct RingPlace {
+  int stage = 0;
+  int phase = 0;
+
+  __device__ void Step() {
+    if (++stage < kStages) return;
+    stage = 0;
+    phase ^= 1;
+  }
+  __device__ int Before() const { return stage == 0 ? kStages - 1 : stage - 1; }
+};
+
+// A barrier of a part of a block's threads, by number; 0 is that of all of them.
+__device__ inline void AwaitNamed(int barrier, int threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 
 // One thread of a whole warp; the compiler knows that it is one, which spares every bulk copy a
 // loop over the threads that might want it.

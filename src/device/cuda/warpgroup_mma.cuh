@@ -43,8 +43,16 @@ __device__ inline void WarpgroupArrive() { asm volatile("wgmma.fence.sync.aligne
 __device__ inline void WarpgroupCommit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
+// Until at most kLeft groups are on their way.
+template <int kLeft = 0>
 __device__ inline void WarpgroupWait() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+}
+// Sums of products that were awaited: nothing reads them before.
+template <int kCount>
+__device__ inline void TakeSums(float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 // By all threads of a cluster: who has awaited sees what the others had stored when they arrived.

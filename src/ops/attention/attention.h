@@ -17,6 +17,7 @@
 
 #include <optional>
 
+#include "ops/rope.h"
 #include "program/tracer.h"
 
 namespace spry {
@@ -34,6 +35,7 @@ struct AttentionParams {
   float soft_cap = 0.0f;   // 0: none
   bool has_alibi = false;  // set by Attention(); the op's weights: slopes
   bool has_sinks = false;  // set by Attention(); the op's weights, after slopes: sinks
+  RopeParams rope;         // after fusion; the op's last weight: its table. rotary_dim 0: none
 };
 
 // [H] each, of any plain dtype; computed with as f32.
@@ -42,7 +44,8 @@ struct AttentionWeights {
   std::optional<WeightHandle> sinks;
 };
 
-// inputs of attention: q; after fusion q, k, v, and the op writes k and v to the cache first.
+// inputs of attention: q; after fusion q, k, v, and the op writes k and v to the cache first; with
+// rope folded in too, q and k come as the projection left them, and nobody reads them afterwards.
 struct WriteKvParams {
   LayerIdx layer;
 };
