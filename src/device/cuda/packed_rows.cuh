@@ -1,4 +1,5 @@
-// How rows lie that a linear takes by bulk copies (linear_stream.cuh, linear_resident.cuh).
+// How rows lie that a linear takes by bulk copies (linear_stream.cuh, linear_resident.cuh,
+// linear_pipelined.cuh).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ __device__ inline void PutPacked(std::byte* block, int row, int column, const ui
   to[kCoreBytes / 4 * 3] = bits.w;
 }
 
-// Where rows go. Packed, for linear_stream.cuh: groups of `eights` times 8 rows, in each the tiles
+// Where rows go. Packed: groups of `eights` times 8 rows, in each the tiles
 // of 32 along K, in each the eights, in each four core matrices (warpgroup_mma.cuh). Lane t of a
 // quad has columns [8 t, 8 t + 8) of a tile (weight_tiles.h), two of them in each core matrix.
 struct InputPlace {
