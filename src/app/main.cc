@@ -39,11 +39,11 @@ void PrepareStreams() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-// What is read from a file that has become shorter since it was mapped.
+// What is read from a mapped file beyond its end: it has become shorter, or was never whole.
 extern "C" void ExplainBusError(int) {
   constexpr std::string_view kMessage =
-      "spry: a file of the model was shortened while it was in use, or its disk fails; "
-      "start again once it is whole\n";
+      "spry: a file of the model, or libspry_cuda.so, is shorter than it should be, or its disk "
+      "fails; start again once it is whole\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
   _exit(kExitFailed);
 }

@@ -18,7 +18,8 @@ TEST_F(ShortenedModel, IsNamedAsTheEnd) {
       "for i in $(seq 100); do grep -q serving .err && break; sleep 0.1; done; "
       "kill -BUS $server; wait $server");
   EXPECT_EQ(run.exit_code, 1) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("spry: a file of the model was shortened while it was in use"));
+  EXPECT_THAT(run.err,
+              HasSubstr("spry: a file of the model, or libspry_cuda.so, is shorter than it"));
 }
 
 }  // namespace

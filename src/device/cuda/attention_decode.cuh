@@ -7,7 +7,8 @@
 //
 // Where units are few the segments of a row are spread over several blocks, and the last of these
 // to end merges them. A unit also writes its own token's k and v to the cache, and takes them from
-// where the projection left them: one launch.
+// where the projection left them, rotating its queries and its key where rope is folded in; its
+// outputs go where the linear after it takes them (row_taker.h): one launch.
 #pragma once
 
 #include "device/cuda/attention_decode.h"
