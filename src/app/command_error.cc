@@ -47,7 +47,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--no-cache-prompt", "use --no-enable-prefix-caching"},
     {"--enforce-eager", "use --graph-mode none"},
     {"-p", "use --prompt"},
-    {"-n", "use --max-tokens for tokens, --n for answers"},
+    {"-n", "use --max-tokens"},
     {"--n-predict", "use --max-tokens"},
     {"--temp", "use --temperature"},
     {"--trust-remote-code", kLeaveOut},
@@ -72,9 +72,15 @@ std::string_view FlagOf(std::string_view argument) {
   return argument.substr(0, argument.find('='));
 }
 
+std::string Dashed(std::string_view argument) {
+  std::string flag(FlagOf(argument));
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
 // Empty: nothing is known of it.
 std::string_view InsteadOf(std::string_view argument) {
-  const auto* found = std::ranges::find(kForeignFlags, FlagOf(argument), &ForeignFlag::flag);
+  const auto* found = std::ranges::find(kForeignFlags, Dashed(argument), &ForeignFlag::flag);
   return found == std::end(kForeignFlags) ? std::string_view() : found->instead;
 }
 
@@ -82,16 +88,17 @@ bool Has(const CLI::App& command, const std::string& flag) {
   return command.get_option_no_throw(flag) != nullptr;
 }
 
-// What to type in `command`, or empty. A flag that it lacks as well is no advice.
+// What to type in `command`, or empty. What it lacks as well is no advice.
 std::string Advice(const CLI::App& command, std::string_view argument) {
   constexpr std::string_view kUse = "use ";
-  std::string dashed(FlagOf(argument));
-  std::ranges::replace(dashed, '_', '-');
+  const std::string dashed = Dashed(argument);
   if (dashed != FlagOf(argument) && Has(command, dashed)) return fmt::format("{}{}", kUse, dashed);
   const std::string_view instead = InsteadOf(argument);
+  if (instead == kPlainModel) return std::string(Has(command, "MODEL") ? instead : "");
+  if (instead == kWholeModel) return std::string(Has(command, "--device") ? instead : "");
   if (!instead.starts_with(kUse)) return std::string(instead);
   const std::string_view flag = instead.substr(kUse.size());
-  return Has(command, std::string(flag.substr(0, flag.find(' ')))) ? std::string(instead) : "";
+  return std::string(Has(command, std::string(flag.substr(0, flag.find(' ')))) ? instead : "");
 }
 
 std::string NoFlag(std::string_view argument, std::string_view advice) {
@@ -124,13 +131,18 @@ std::string NextCommands(const CLI::App& parser) {
   return fmt::format("give one of {}", fmt::join(names, ", "));
 }
 
-// Those that nothing took, in the order of the command line.
+// Those that nothing took, which are in the order of the command line: one of them is not an equal
+// argument before it.
 std::vector<std::string_view> LeftOver(const CLI::App& parser,
                                        std::span<const char* const> arguments) {
-  const std::vector<std::string> remaining = parser.remaining(/*recurse=*/true);
   std::vector<std::string_view> left;
-  for (const char* argument : arguments) {
-    if (std::ranges::find(remaining, argument) != remaining.end()) left.emplace_back(argument);
+  auto from = arguments.begin();
+  for (const std::string& remaining : parser.remaining(/*recurse=*/true)) {
+    auto found = std::find(from, arguments.end(), remaining);
+    if (found == arguments.end()) found = std::find(arguments.begin(), arguments.end(), remaining);
+    if (found == arguments.end()) continue;
+    left.emplace_back(*found);
+    from = found + 1;
   }
   return left;
 }

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "device/plugin_file.h"
+
 namespace spry {
 
 Result<std::unique_ptr<Device>> LoadDevicePlugin(const std::string& library,
@@ -12,14 +14,14 @@ Result<std::unique_ptr<Device>> LoadDevicePlugin(const std::string& library,
     const std::filesystem::path path = folder / library;
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) continue;
+    SPRY_RETURN_IF_ERROR(CheckPluginFile(path));
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      return Unavailable(fmt::format("{} cannot be loaded: {}", path.string(), dlerror()));
-    }
+    if (handle == nullptr) return Unavailable(fmt::format("cannot load {}", dlerror()));
     const auto entry = reinterpret_cast<PluginEntry>(dlsym(handle, kPluginEntry));
     if (entry == nullptr) {
       return InvalidArgument(
-          fmt::format("{} is not a device plug-in: it has no {}", path.string(), kPluginEntry));
+          fmt::format("{} is not a device plug-in: it has no {}; build it with SPRY_CUDA=ON",
+                      path.string(), kPluginEntry));
     }
     std::string error;
     std::unique_ptr<Device> device(entry(kPluginAbi, &options, &error));

@@ -15,7 +15,7 @@
 
 namespace spry {
 
-inline constexpr uint32_t kPluginAbi = 4;
+inline constexpr uint32_t kPluginAbi = 5;
 inline constexpr const char* kPluginEntry = "spry_make_device";
 
 struct PluginOptions {

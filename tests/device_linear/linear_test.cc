@@ -347,6 +347,23 @@ TEST_P(StackedLinear, GatedGivesTheBitsOfItsFormula) {
   }
 }
 
+// Rows too long for the second cache, against more panels than pass together.
+TEST_P(StackedLinear, LongRowsAreWhatEachIsAlone) {
+  constexpr int32_t kLongRows = 70;
+  for (const DType dtype : {DType::kBF16, DType::kQ4_0}) {
+    const LinearSpec spec = {.parts = {{dtype, 300}}, .k = 2112};
+    const LinearWeights weights(spec, 11);
+    std::mt19937 random(12);
+    const std::vector<float> x = RandomRows(kLongRows * spec.k, random);
+    LinearRig rig(spec, weights, GetParam().kernels, 1);
+    const std::vector<float> all = rig.Run(x.data(), kLongRows);
+    for (const int32_t row : {0, 31, 32, kLongRows - 1}) {
+      const std::vector<float> alone = rig.Run(x.data() + row * spec.k, 1);
+      ASSERT_TRUE(SameBits(alone.data(), all.data() + row * spec.n(), spec.n())) << row;
+    }
+  }
+}
+
 TEST_P(StackedLinear, PackedWeightsAreNoLargerThanTheFile) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kBF16}) {
     const LinearSpec spec = {.parts = {{dtype, 320}, {dtype, 192}}, .k = 576};

@@ -169,9 +169,10 @@ Result<std::unique_ptr<Device>> MakeCudaDevice(const PluginOptions& options) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
-    return Unavailable(fmt::format("this machine has no card, or no driver for CUDA {}.{}: {}",
-                                   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-                                   cudaGetErrorString(error)));
+    return Unavailable(
+        fmt::format("this machine has no card, or no driver for CUDA {}.{}: {}; "
+                    "without --device the CPU computes",
+                    CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cudaGetErrorString(error)));
   }
   SPRY_RETURN_IF_ERROR(CudaStatus(error, "cudaGetDeviceCount"));
   if (options.ordinal < 0 || options.ordinal >= count) {

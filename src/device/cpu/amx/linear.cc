@@ -11,17 +11,20 @@ namespace {
 // Rows are cut into blocks that take two tiles of rows by the two of a panel's columns, four sums
 // of products at a time; up to 16 rows are one tile of rows. K is cut into runs, whose weights stay
 // in the first cache, as tiles, while all blocks pass; the sums of a block rest in memory between
-// runs.
+// runs. Where the rows are too long for the second cache, some panels pass run by run, so that a
+// run's part of the rows stays there for all of them.
 constexpr int kBlockRows = 2 * kTileRows;
 constexpr int kRunGroups = 9;    // with a block's rows and sums, 40 KiB
 constexpr int kChunkBlocks = 8;  // 256 rows: x and sums stay in the second cache, 16 are slower
+constexpr int kTogether = 8;     // panels, of rows longer than kLongRow
+constexpr int64_t kLongRow = 2048;
 constexpr int kSumBytes = kPanelRows * 4;
 constexpr int kTileStride = kPairBytes;
 static_assert(kTileGroupBytes == kTileRows * kTileStride && kRunGroups <= 16);
 
 struct Scratch {
   alignas(64) std::byte weights[kRunGroups * kTileGroupBytes];
-  float sums[kChunkBlocks][kBlockRows][kPanelRows];
+  float sums[kTogether][kChunkBlocks][kBlockRows][kPanelRows];
 };
 static_assert(sizeof(Scratch) <= kLinearScratchBytes);
 
@@ -160,44 +163,58 @@ struct Blocks {
   }
 };
 
+// A run's weights for all blocks.
 template <WeightForm kForm, bool kTwo>
-void MultiplyPanel(const PanelRun& run, int64_t panel, int64_t first_row, const Blocks& blocks,
-                   const Units& units) {
+void MultiplyBlocks(const PanelRun& run, int64_t panel, int64_t first_row, const Blocks& blocks,
+                    const RunWeights<kForm>& weights, int64_t end, const std::byte* next,
+                    float (&sums)[kChunkBlocks][kBlockRows][kPanelRows], float back) {
+  const int64_t groups = (run.first.k + kGroup - 1) / kGroup;
+  const int rows0 = static_cast<int>(kTwo ? (blocks.rows + 1) / 2 : blocks.rows);
+  for (int64_t b = 0; b < blocks.count; ++b) {
+    const LinearTile tile = TileAt(run, panel, first_row + blocks.Begin(b));
+    Block block = {tile.x, tile.x_stride, rows0, sums[b][0], nullptr, 0};
+    if (b > 0) {
+      // As many bytes as the run's own, give or take a line.
+      block.ahead_bytes = run.panel_bytes / (groups * (blocks.count - 1));
+      block.ahead = next + (b - 1) * (end - weights.first) * block.ahead_bytes;
+    }
+    if (b == 0) {
+      MultiplyRun<kForm, kTwo, true>(weights, end, block);
+    } else {
+      MultiplyRun<kForm, kTwo, false>(weights, end, block);
+    }
+    if (end < groups) continue;
+    // No row is stored twice: y may be where its residual was.
+    const int64_t stored = b * blocks.rows - blocks.Begin(b);
+    StoreSums(TileAt(run, panel, first_row + b * blocks.rows), sums[b][stored],
+              blocks.rows - stored, back);
+  }
+}
+
+template <WeightForm kForm, bool kTwo>
+void MultiplyPanels(const PanelRun& run, int64_t first_panel, int64_t num_panels, int64_t first_row,
+                    const Blocks& blocks, const Units& units) {
   Scratch& scratch = *reinterpret_cast<Scratch*>(run.scratch);
   const int64_t k = run.first.k;
   const int64_t groups = (k + kGroup - 1) / kGroup;
   // One block alone comes back to no weights.
   const int64_t runs = blocks.count == 1 ? 1 : (groups + kRunGroups - 1) / kRunGroups;
-  const int rows0 = static_cast<int>(kTwo ? (blocks.rows + 1) / 2 : blocks.rows);
+  const std::byte* panels = run.first.panel + first_panel * run.panel_bytes;
   for (int64_t i = 0; i < runs; ++i) {
-    const RunWeights<kForm> weights = {
-        .panel = run.first.panel + panel * run.panel_bytes,
-        .k = k,
-        .first = groups * i / runs,
-        .unpacked = scratch.weights,
-        .place_mask = blocks.count == 1 ? 1 : 15,
-        .unit_log2 = _mm512_set1_ph(static_cast<_Float16>(units.weight_log2))};
     const int64_t end = groups * (i + 1) / runs;
-    for (int64_t b = 0; b < blocks.count; ++b) {
-      const LinearTile tile = TileAt(run, panel, first_row + blocks.Begin(b));
-      Block block = {tile.x, tile.x_stride, rows0, scratch.sums[b][0], nullptr, 0};
-      if (b > 0) {
-        // The run's own bytes, give or take a line, lie behind it once more.
-        const int64_t bytes = run.panel_bytes / (groups * (blocks.count - 1));
-        block.ahead_bytes = bytes;
-        block.ahead = weights.panel + run.panel_bytes * end / groups +
-                      (b - 1) * (end - weights.first) * bytes;
-      }
-      if (b == 0) {
-        MultiplyRun<kForm, kTwo, true>(weights, end, block);
-      } else {
-        MultiplyRun<kForm, kTwo, false>(weights, end, block);
-      }
-      if (end < groups) continue;
-      // No row is stored twice: y may be where its residual was.
-      const int64_t stored = b * blocks.rows - blocks.Begin(b);
-      StoreSums(TileAt(run, panel, first_row + b * blocks.rows), scratch.sums[b][stored],
-                blocks.rows - stored, units.back);
+    for (int64_t p = 0; p < num_panels; ++p) {
+      const RunWeights<kForm> weights = {
+          .panel = panels + p * run.panel_bytes,
+          .k = k,
+          .first = groups * i / runs,
+          .unpacked = scratch.weights,
+          .place_mask = blocks.count == 1 ? 1 : 15,
+          .unit_log2 = _mm512_set1_ph(static_cast<_Float16>(units.weight_log2))};
+      const bool is_last = p + 1 == num_panels;
+      const std::byte* next = (is_last ? panels : weights.panel + run.panel_bytes) +
+                              run.panel_bytes * (is_last ? end : weights.first) / groups;
+      MultiplyBlocks<kForm, kTwo>(run, first_panel + p, first_row, blocks, weights, end, next,
+                                  scratch.sums[p], units.back);
     }
   }
 }
@@ -214,11 +231,14 @@ void Multiply(const PanelRun& run) {
     const int rows0 = static_cast<int>(two ? (blocks.rows + 1) / 2 : blocks.rows);
     const TileShapes shapes = ShapesFor(rows0, static_cast<int>(blocks.rows) - rows0);
     const TileScope tiles(shapes);
-    for (int64_t panel = 0; panel < run.num_panels(); ++panel) {
+    const int64_t together = run.first.k > kLongRow && count > 1 ? kTogether : 1;
+    for (int64_t panel = 0; panel < run.num_panels(); panel += together) {
+      const int64_t left = run.num_panels() - panel;
+      const int64_t panels = left < together ? left : together;
       if (two) {
-        MultiplyPanel<kForm, true>(run, panel, row, blocks, units);
+        MultiplyPanels<kForm, true>(run, panel, panels, row, blocks, units);
       } else {
-        MultiplyPanel<kForm, false>(run, panel, row, blocks, units);
+        MultiplyPanels<kForm, false>(run, panel, panels, row, blocks, units);
       }
     }
   }

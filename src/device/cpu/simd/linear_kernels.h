@@ -37,7 +37,7 @@ struct PanelRun {
 
   SPRY_INLINE int64_t num_panels() const { return NumPanels(first.columns); }
 };
-inline constexpr int64_t kLinearScratchBytes = 64 << 10;
+inline constexpr int64_t kLinearScratchBytes = 288 << 10;
 
 SPRY_INLINE LinearTile TileAt(const PanelRun& run, int64_t panel, int64_t row) {
   LinearTile tile = run.first;
