@@ -35,7 +35,7 @@ class Worker {
   std::span<std::byte> scratch_;
 };
 
-inline constexpr int64_t kWorkerScratchBytes = 1 << 20;
+inline constexpr int64_t kWorkerScratchBytes = 1280 << 10;
 
 class WorkerPool {
  public:
