@@ -360,45 +360,54 @@ void CheckFoldedRope(Report& report, int head_dim, int group, const RopeParams& 
       "bits differ from those of rope and attention apart");
 }
 
+void CheckLinears(Report& report, DType dtype, const Target& target) {
+  const LinearRowsCase cases[] = {
+      {.n = 768, .k = 768, .dtype = dtype, .residual = true, .max_rows = 1025},
+      {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
+      // As many rows as prompts have.
+      {.n = 768, .k = 3072, .dtype = dtype, .residual = true, .max_rows = 2300},
+      {.n = 3072,
+       .k = 768,
+       .dtype = dtype,
+       .norm = NormKind::kLayer,
+       .activation = Activation::kRelu,
+       .max_rows = 1025,
+       .taker_n = 768},
+      {.n = 3072,
+       .k = 768,
+       .dtype = dtype,
+       .norm = NormKind::kLayer,
+       .activation = Activation::kRelu},
+      {.n = 576,
+       .k = 1536,
+       .dtype = dtype,
+       .norm = NormKind::kRms,
+       .activation = Activation::kSilu,
+       .residual = true},
+      {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms, .max_rows = 1025},
+      {.n = 128, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
+      {.n = 64, .k = 14336, .dtype = dtype, .residual = true, .max_rows = 700},
+      // Large enough to be streamed.
+      {.n = 2320, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
+      {.n = 2336, .k = 4096, .dtype = dtype, .norm = NormKind::kRms, .max_rows = 700},
+      {.n = 640,
+       .k = 14336,
+       .dtype = dtype,
+       .activation = Activation::kSilu,
+       .residual = true,
+       .max_rows = 1025},
+      // From rows that the activation has packed.
+      {.n = 4096, .k = 2048, .dtype = dtype, .residual = true, .gated = true, .max_rows = 700}};
+  for (const LinearRowsCase& c : cases) CheckLinear(report, c, target);
+}
+
 }  // namespace
 
 void CheckRows(Report& report, const CheckOptions&) {
   auto device = LoadCuda({.mode = GraphMode::kFull});
   const CudaTarget cuda(*std::move(device));
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    const LinearRowsCase cases[] = {
-        {.n = 768, .k = 768, .dtype = dtype, .residual = true, .max_rows = 1025},
-        {.n = 768, .k = 768, .dtype = dtype, .norm = NormKind::kLayer},
-        // As many rows as prompts have.
-        {.n = 768, .k = 3072, .dtype = dtype, .residual = true, .max_rows = 2300},
-        {.n = 3072,
-         .k = 768,
-         .dtype = dtype,
-         .norm = NormKind::kLayer,
-         .activation = Activation::kRelu,
-         .max_rows = 1025,
-         .taker_n = 768},
-        {.n = 3072,
-         .k = 768,
-         .dtype = dtype,
-         .norm = NormKind::kLayer,
-         .activation = Activation::kRelu},
-        {.n = 576,
-         .k = 1536,
-         .dtype = dtype,
-         .norm = NormKind::kRms,
-         .activation = Activation::kSilu,
-         .residual = true},
-        {.n = 576, .k = 576, .dtype = dtype, .norm = NormKind::kRms, .max_rows = 1025},
-        {.n = 128, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
-        {.n = 64, .k = 14336, .dtype = dtype, .residual = true, .max_rows = 700},
-        // Large enough to be streamed.
-        {.n = 2320, .k = 4096, .dtype = dtype, .norm = NormKind::kRms},
-        {.n = 2336, .k = 4096, .dtype = dtype, .norm = NormKind::kRms, .max_rows = 700},
-        {.n = 640, .k = 14336, .dtype = dtype, .activation = Activation::kSilu, .residual = true},
-        // From rows that the activation has packed.
-        {.n = 4096, .k = 2048, .dtype = dtype, .residual = true, .gated = true, .max_rows = 700}};
-    for (const LinearRowsCase& c : cases) CheckLinear(report, c, cuda);
+    CheckLinears(report, dtype, cuda);
     CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, /*biased=*/false, dtype, cuda);
     CheckDrawnLogits(report, /*n=*/2320, /*k=*/1536, /*biased=*/true, dtype, cuda);
     CheckDrawnLogits(report, /*n=*/2320, /*k=*/4096, /*biased=*/false, dtype, cuda);
