@@ -134,4 +134,16 @@ inline void LaunchPackRows(const MmaLinearArgs& args, int32_t rows, const InputP
       PackRowsKernel, args.x, rows, tiles, place);
 }
 
+// What a linear that takes packed rows launches first: its norm, or the packing that nobody has
+// done.
+template <typename T>
+void LaunchRowsTo(const InputPlace& place, const MmaLinearArgs& args, int32_t rows,
+                  const LaunchContext& context) {
+  if (args.norm.kind != NormKind::kNone) {
+    LaunchNormRows<T>(args, rows, place, context);
+  } else if (!args.ArePacked(context)) {
+    LaunchPackRows(args, rows, place, context);
+  }
+}
+
 }  // namespace spry::cuda

@@ -329,11 +329,7 @@ void LaunchPipelinedShape(const MmaLinearArgs& args, int32_t rows, const StepSta
   constexpr auto kKernel = PipelinedKernel<T, Shape>;
   const int32_t tiles = args.depth / kTileDepth;
   const InputPlace place{.data = args.packed, .eights = Shape::kEights, .tiles = tiles};
-  if (args.norm.kind != NormKind::kNone) {
-    LaunchNormRows<T>(args, rows, place, context);
-  } else if (!args.ArePacked(context)) {
-    LaunchPackRows(args, rows, place, context);
-  }
+  LaunchRowsTo<T>(place, args, rows, context);
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kBytes);
   const int32_t per_segment = SegmentTiles(args.depth);

@@ -321,11 +321,7 @@ void LaunchResidentShape(const MmaLinearArgs& args, int32_t rows, const StepStat
   const int32_t tiles = args.depth / kTileDepth;
   if (!Shape::kNorms) {
     const InputPlace place{.data = args.packed, .eights = Shape::kEights, .tiles = tiles};
-    if (args.norm.kind != NormKind::kNone) {
-      LaunchNormRows<T>(args, rows, place, context);
-    } else if (!args.ArePacked(context)) {
-      LaunchPackRows(args, rows, place, context);
-    }
+    LaunchRowsTo<T>(place, args, rows, context);
   }
   const InputPlace products = PlaceOf(args.taker, args.y, rows, context);
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.

@@ -385,11 +385,7 @@ void LaunchStreamShape(const MmaLinearArgs& args, int32_t rows, const StepState&
   constexpr auto kKernel = StreamKernel<T, Y, Shape>;
   const InputPlace place{
       .data = args.packed, .eights = Shape::kEights, .tiles = args.depth / kTileDepth};
-  if (args.norm.kind != NormKind::kNone) {
-    LaunchNormRows<T>(args, rows, place, context);
-  } else if (!args.ArePacked(context)) {
-    LaunchPackRows(args, rows, place, context);
-  }
+  LaunchRowsTo<T>(place, args, rows, context);
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kBytes);
   const StreamCounts counts{.rows = rows,
