@@ -12,10 +12,6 @@
 namespace spry {
 namespace {
 
-bool Same(const Tensor& a, const Tensor& b) {
-  return a.buffer == b.buffer && a.offset == b.offset && a.width == b.width;
-}
-
 // How many ops read any part of each buffer.
 std::vector<int> CountReaders(const Program& program) {
   std::vector<int> readers(program.buffers.size());
@@ -33,12 +29,12 @@ bool FoldInto(OpRecord& linear, const OpRecord& op, const std::vector<int>& read
   LinearParams params = linear.params.As<LinearParams>();
   // y = act(...) + residual, y = act(...) * ...: nothing may follow.
   if (params.has_residual || params.gated) return false;
-  if (op.id == OpId::kActivation && Same(op.inputs[0], product) &&
+  if (op.id == OpId::kActivation && op.inputs[0] == product &&
       params.activation == Activation::kNone) {
     params.activation = op.params.As<ActivationParams>().activation;
-  } else if (op.id == OpId::kAdd && (Same(op.inputs[0], product) || Same(op.inputs[1], product))) {
+  } else if (op.id == OpId::kAdd && (op.inputs[0] == product || op.inputs[1] == product)) {
     params.has_residual = true;
-    linear.inputs.Add(Same(op.inputs[0], product) ? op.inputs[1] : op.inputs[0]);
+    linear.inputs.Add(op.inputs[0] == product ? op.inputs[1] : op.inputs[0]);
   } else {
     return false;
   }
@@ -50,7 +46,7 @@ bool FoldInto(OpRecord& linear, const OpRecord& op, const std::vector<int>& read
 // Makes `linear` do the norm right before it, if nothing else reads what the norm writes.
 bool FoldNorm(const OpRecord& norm, OpRecord& linear, const std::vector<int>& readers) {
   if (norm.id != OpId::kLayerNorm && norm.id != OpId::kRmsNorm) return false;
-  if (linear.id != OpId::kLinear || !Same(linear.inputs[0], norm.outputs[0])) return false;
+  if (linear.id != OpId::kLinear || linear.inputs[0] != norm.outputs[0]) return false;
   if (readers[norm.outputs[0].buffer.value()] != 1) return false;
   LinearParams params = linear.params.As<LinearParams>();
   params.norm = norm.id == OpId::kLayerNorm ? NormKind::kLayer : NormKind::kRms;
@@ -67,7 +63,7 @@ bool FoldGate(const Program& program, OpRecord& linear, const OpRecord& op,
               const std::vector<int>& readers) {
   if (linear.id != OpId::kLinear || op.id != OpId::kGatedActivation) return false;
   const Tensor& product = linear.outputs[0];
-  if (!Same(op.inputs[0], product) || readers[product.buffer.value()] != 1) return false;
+  if (op.inputs[0] != product || readers[product.buffer.value()] != 1) return false;
   LinearParams params = linear.params.As<LinearParams>();
   if (params.norm != NormKind::kNone || params.activation != Activation::kNone) return false;
   const auto& parts = program.weight(linear.weights[0]).parts;
@@ -95,7 +91,7 @@ bool FoldRope(const OpRecord& rope, OpRecord& attention, const std::vector<int>&
   };
   for (int i = 0; i < 2; ++i) {
     const BufferId buffer = rope.inputs[i].buffer;
-    if (!Same(rope.inputs[i], attention.inputs[i]) ||
+    if (rope.inputs[i] != attention.inputs[i] ||
         readers[buffer.value()] != reads(rope, buffer) + reads(attention, buffer)) {
       return false;
     }

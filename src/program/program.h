@@ -62,6 +62,7 @@ struct Tensor {
   int64_t stride = 0;
   int64_t offset = 0;
 
+  bool operator==(const Tensor&) const = default;
   Tensor Columns(int64_t begin, int64_t count) const {
     Tensor part = *this;
     part.offset += begin;

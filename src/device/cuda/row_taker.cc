@@ -6,10 +6,6 @@
 namespace spry::cuda {
 namespace {
 
-bool Same(const Tensor& a, const Tensor& b) {
-  return a.buffer == b.buffer && a.offset == b.offset && a.width == b.width;
-}
-
 // The only op that reads any part of a buffer; null: none does, or several do.
 const OpRecord* OnlyReader(const Program& program, const Tensor& made) {
   const OpRecord* reader = nullptr;
@@ -42,7 +38,7 @@ RowTaker TakeRows(const OpRecord& maker, HandOver when, BindContext& context) {
   const bool warpgroups = context.packed_rows(0) != nullptr;
   const Tensor& made = maker.outputs[0];
   const OpRecord* user = OnlyReader(context.program(), made);
-  if (!warpgroups || user == nullptr || user->id != OpId::kLinear || !Same(user->inputs[0], made) ||
+  if (!warpgroups || user == nullptr || user->id != OpId::kLinear || user->inputs[0] != made ||
       user->params.As<LinearParams>().norm != NormKind::kNone) {
     return {};
   }
