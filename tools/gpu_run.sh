@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")" || exit 1
 
-readonly sanitizer_seconds=60
+readonly sanitizer_seconds=120
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 ./spry_cuda_check "$(nproc)" "$@"
 status=$?
@@ -27,8 +27,9 @@ if [ $# -eq 0 ]; then
   done
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
   if [ -n "$sanitizer" ]; then
-    # racecheck follows every access to shared memory, so it gets what is small.
-    for tool in 'memcheck sampling half' 'racecheck half'; do
+    # Groups whose programs differ most in shapes; racecheck follows every access to shared memory,
+    # so it gets what is small.
+    for tool in 'memcheck sampling half attention draws' 'racecheck half'; do
       read -r -a words <<<"$tool"
       printf '== %s\n' "$tool"
       timeout $sanitizer_seconds "$sanitizer" --tool "${words[0]}" --error-exitcode 9 \

@@ -176,19 +176,27 @@ void CheckLinear(Report& report, const LinearRowsCase& c, const Target& target) 
                             differing, compared, worst));
 }
 
+enum class LogitBias { kNone, kWide, kBroken };
+
 // Logits that are drawn where they are made (draw.cuh): the draw is that of the row's logits by the
-// formula, and equal alone and in a batch. A bias makes ids as likely as the products do.
-void CheckDrawnLogits(Report& report, int64_t n, int64_t k, bool biased, DType dtype,
+// formula, and equal alone and in a batch. A wide bias makes ids as likely as the products do; of a
+// broken one an id is NaN, which no row may overlook.
+void CheckDrawnLogits(Report& report, int64_t n, int64_t k, LogitBias bias, DType dtype,
                       const Target& target) {
   const TestWeight table = RandomWeight("x", dtype, Shape{kRowOpTableRows, k}, 1.5f, 81);
   const TestWeight weight = RandomWeight("w", dtype, Shape{n, k}, 0.05f, 82);
-  const TestWeight bias = RandomWeight("bias", DType::kF32, Shape{n}, 2.0f, 83);
+  std::vector<float> added;
+  Random random(/*seed=*/83);
+  for (int64_t id = 0; id < n; ++id) added.push_back(random.Between(-2.0f, 2.0f));
+  if (bias == LogitBias::kBroken) added[n / 2 + 3] = NAN;
+  const TestWeight biases = FloatWeight("bias", Shape{n}, std::move(added));
   Tracer tracer("drawn", {.compute = dtype,
                           .activation = target.ActivationDType(dtype),
                           .max_length = kRowOpPositions});
   const Tensor x = GatherSamples(tracer, Embed(tracer, table.handle));
-  const std::span<const WeightHandle> biases(&bias.handle, biased ? 1 : 0);
-  SampleAndAdvance(tracer, Linear(tracer, x, {&weight.handle, 1}, biases, {.logits = true}));
+  SampleAndAdvance(tracer, Linear(tracer, x, {&weight.handle, 1},
+                                  std::span(&biases.handle, bias == LogitBias::kNone ? 0 : 1),
+                                  {.logits = true}));
   Program program = *tracer.Finish(n);
   FuseOps(program, kAll);
   const StepLimits limits{.max_tokens = kRowOpTokens,
@@ -215,6 +223,10 @@ void CheckDrawnLogits(Report& report, int64_t n, int64_t k, bool biased, DType d
     const std::vector<SampledResult> sampled = SampledResults(result, count);
     const std::vector<float> logits = executable->Read(program.logits, count);
     for (int row = 0; row < count; ++row, ++drawn) {
+      if (bias == LogitBias::kBroken) {
+        wrong += sampled[row].fault != RowFault::kNan;
+        continue;
+      }
       const RowParams params = params_of(row);
       const DrawKey key = MakeDrawKey(params.seed, /*output_index=*/0);
       int32_t best = 0;
@@ -228,10 +240,11 @@ void CheckDrawnLogits(Report& report, int64_t n, int64_t k, bool biased, DType d
       wrong += sampled[row].count != 1 || sampled[row].tokens[0] != TokenId(best);
     }
   }
-  report.Expect(
-      wrong == 0,
-      fmt::format("rows, drawn logits {}x{} {}{}", n, k, Traits(dtype).name, biased ? " bias" : ""),
-      fmt::format("{} of {} draws are not those of the logits", wrong, drawn));
+  const char* const with[] = {"", " bias", " broken bias"};
+  report.Expect(wrong == 0,
+                fmt::format("rows, drawn logits {}x{} {}{}", n, k, Traits(dtype).name,
+                            with[static_cast<int>(bias)]),
+                fmt::format("{} of {} draws are not those of the logits", wrong, drawn));
 }
 
 void CheckAttentionRows(Report& report, int head_dim, int group, DType dtype, int block_size,
@@ -408,9 +421,12 @@ void CheckRows(Report& report, const CheckOptions&) {
   const CudaTarget cuda(*std::move(device));
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     CheckLinears(report, dtype, cuda);
-    CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, /*biased=*/false, dtype, cuda);
-    CheckDrawnLogits(report, /*n=*/2320, /*k=*/1536, /*biased=*/true, dtype, cuda);
-    CheckDrawnLogits(report, /*n=*/2320, /*k=*/4096, /*biased=*/false, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/3072, /*k=*/768, LogitBias::kNone, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/20000, /*k=*/768, LogitBias::kBroken, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/2320, /*k=*/576, LogitBias::kWide, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/2320, /*k=*/1536, LogitBias::kWide, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/2320, /*k=*/2304, LogitBias::kWide, dtype, cuda);
+    CheckDrawnLogits(report, /*n=*/2320, /*k=*/4096, LogitBias::kNone, dtype, cuda);
     for (const int block_size : {8, 16}) {
       CheckAttentionRows(report, 64, /*group=*/1, dtype, block_size, "cuda-lanes");
     }

@@ -21,30 +21,41 @@ inline constexpr uint64_t kBrokenDraw = UINT64_MAX;
 struct alignas(16) RowDraw {
   DrawKey key;
   float temperature = -1.0f;  // 0: greedy; below: nothing is drawn
-  float inverse = 0.0f;       // about 1 / temperature
+  float inverse = 0.0f;       // about 1 / temperature; 1 for greedy
 
   __device__ bool wanted() const { return temperature >= 0.0f; }
 
   // Beyond the step's true count nothing is drawn.
   __device__ static RowDraw Of(const DrawArgs& args, int32_t l) {
-    if (l >= args.header->num_samples) return {};
+    if (args.best == nullptr || l >= args.header->num_samples) return {};
     const RowState& row = args.row_states[args.rows[args.sample_rows[l]].row];
     return {.key = MakeDrawKey(row.params.seed, row.num_outputs),
             .temperature = row.params.temperature,
-            .inverse = 1.0f / row.params.temperature};
+            .inverse = row.params.temperature > 0.0f ? 1.0f / row.params.temperature : 1.0f};
   }
 };
 
-// Not below DrawScore, for a sixth of its instructions: -log(-log(u)) <= -log(1 - u).
-__device__ inline float ScoreCeiling(const RowDraw& draw, int32_t id, float logit) {
+// Not below the noise that DrawScore gives an id, for a sixth of its instructions:
+// -log(-log(u)) <= -log(1 - u). It needs no logit.
+__device__ inline float NoiseCeiling(DrawKey key, int32_t id) {
   constexpr float kLog2 = 0.693148f;  // rounded up
-  constexpr float kSlack = 1e-3f;     // absolute, and of the logit's part: approximate operations
-  const float scaled = logit * draw.inverse;
   // 1 - DrawUniform, its bits put together: a conversion costs four of these.
-  const uint32_t bits = DrawBits(draw.key, id) >> 9 | 0x3f800000u;
+  const uint32_t bits = DrawBits(key, id) >> 9 | 0x3f800000u;
   const float rest = (2.0f - __uint_as_float(bits)) - 0x1p-24f;
-  const float noise = -kLog2 * __log2f(rest);
-  return scaled + noise + (fabsf(scaled) * kSlack + kSlack);
+  return -kLog2 * __log2f(rest);
+}
+
+// Not below the score of a logit whose noise is at most `noise`: 0 for greedy rows.
+__device__ inline float ScoreCeiling(const RowDraw& draw, float logit, float noise) {
+  constexpr float kSlack = 1e-3f;  // absolute, and of the logit's part: approximate operations
+  const float scaled = logit * draw.inverse;
+  return fmaf(fabsf(scaled), kSlack, scaled) + (noise + kSlack);
+}
+
+// Not below the score of an id.
+__device__ inline float ScoreCeilingOf(const RowDraw& draw, int32_t id, float logit) {
+  const bool noisy = draw.temperature > 0.0f;
+  return noisy ? ScoreCeiling(draw, logit, NoiseCeiling(draw.key, id)) : logit;
 }
 
 // Tells most ids that cannot reach a score that some id of the row has, `known`, at half the cost
@@ -101,14 +112,12 @@ __device__ inline uint64_t PackedDraw(const RowDraw& draw, int32_t id, float log
   return Pack(DrawScore(draw.key, id, logit, draw.temperature), id);
 }
 
-// The best of `best` and eight neighbouring ids. The likeliest first: once its score is known most
-// others need none.
+// The best of `best` and eight neighbouring ids, none of whose scores is above its ceiling. The
+// likeliest first: once its score is known most others need none.
 __device__ inline uint64_t BestOfEight(const RowDraw& row, const float (&logits)[8],
-                                       int32_t first_id, uint64_t best) {
-  float ceilings[8];
+                                       float (&ceilings)[8], int32_t first_id, uint64_t best) {
 #pragma unroll
   for (int e = 0; e < 8; ++e) {
-    ceilings[e] = row.temperature > 0.0f ? ScoreCeiling(row, first_id + e, logits[e]) : logits[e];
     if (!(logits[e] < INFINITY)) ceilings[e] = INFINITY;
   }
 #pragma unroll 1
@@ -149,7 +158,7 @@ struct BestDraw {
     if (!(logit < INFINITY)) {
       other = INFINITY;
     } else if (draw.temperature > 0.0f) {
-      if (ScoreCeiling(draw, other_id, logit) < fmaxf(score, known)) return;
+      if (ScoreCeilingOf(draw, other_id, logit) < fmaxf(score, known)) return;
       other = DrawScore(draw.key, other_id, logit, draw.temperature);
     }
     if (!(other > score)) return;

@@ -126,6 +126,10 @@ Matrix BeforeGather(const Tensor& x, const BindContext& context) {
 
 void BindPackedRows(const OpRecord& op, BindContext& context, MmaLinearArgs& args) {
   const bool warpgroups = context.packed_rows(0) != nullptr;
+  if (args.best_draws != nullptr && TakesLogits(args.depth, warpgroups)) {
+    args.packed = context.packed_rows(0);
+    return;
+  }
   const bool is_resident = IsResident(args.outputs, args.depth, warpgroups);
   if (!is_resident && !IsStreamed(args.outputs, args.depth, warpgroups) &&
       !IsPipelined(args.outputs, args.depth, warpgroups)) {
@@ -199,9 +203,12 @@ Result<BoundLaunch> BindNormedLinear(const OpRecord& op, BindContext& context) {
 
 }  // namespace
 
+bool TakesLogits(int64_t depth, bool warpgroups) {
+  return warpgroups && ServesLogits<LogitShape<32>>(static_cast<int32_t>(depth));
+}
+
 int32_t MostDrawnRows(int64_t depth, bool warpgroups) {
-  const bool any = warpgroups && ServesDepth<DeepLogitShape, float>(static_cast<int32_t>(depth));
-  return any ? std::numeric_limits<int32_t>::max() : kMaxFewRows;
+  return TakesLogits(depth, warpgroups) ? std::numeric_limits<int32_t>::max() : kMaxFewRows;
 }
 
 Result<BoundLaunch> BindLinear(const OpRecord& op, BindContext& context) {

@@ -34,7 +34,12 @@ struct BlockDraws {
     if (!row.wanted()) return;
     const unsigned long long before = best[r];
     if (!DrawFilter(row, KnownScore(before)).AnyPasses(first_id, logits)) return;
-    const unsigned long long found = BestOfEight(row, logits, first_id, before);
+    float ceilings[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      ceilings[e] = ScoreCeilingOf(row, first_id + e, logits[e]);
+    }
+    const unsigned long long found = BestOfEight(row, logits, ceilings, first_id, before);
     if (found > before) atomicMax(&best[r], found);
   }
   // By a warpgroup, between the first tiles: early finds spare others most of their scores.
@@ -89,43 +94,112 @@ struct LogitTiles {
   }
 };
 
-// A thread of the warpgroup that draws: it sees neighbouring outputs of one row of every tile.
+// A thread of the warpgroup that draws: it sees neighbouring outputs of one row of every tile. What
+// depends on no logit is done while the tile is made, and waits in shared memory; then a logit
+// costs three operations, and few are scored.
 template <int kTokens>
 struct RowDraws {
   static constexpr int kMine = kTokens * kWarpgroupOutputs / kWarpgroupThreads;
+  static constexpr int kEights = kMine / 8;
+  static constexpr int kNoiseBytes = kEights * kWarpgroupThreads * static_cast<int>(sizeof(uint4));
   const DrawArgs& args;
   RowDraw row;
   int32_t l;  // of the logits
   uint64_t best = 0;
+  uint64_t told = 0;       // to other blocks
+  uint64_t elsewhere = 0;  // found by other blocks
 
   __device__ RowDraws(const DrawArgs& args, int32_t first_row)
       : args(args), row(RowDraw::Of(args, first_row + Token())), l(first_row + Token()) {}
   __device__ static int Thread() { return static_cast<int>(threadIdx.x) % kWarpgroupThreads; }
   __device__ static int Token() { return Thread() % kTokens; }
+  __device__ static int Column() { return Thread() / kTokens * kMine; }
+
+  // Ceilings of the noise of a tile's ids, as halves, which are not rounded below them.
+  __device__ void Prepare(std::byte* noise, int32_t first_output) const {
+    if (!(row.temperature > 0.0f)) return;
+#pragma unroll 1
+    for (int i = 0; i < kEights; ++i) {
+      const int32_t id = first_output + Column() + i * 8;
+      const auto ceiling = [&](int e) {
+        return fmaf(NoiseCeiling(row.key, id + e), 0x1.004p0f, 0x1p-20f);
+      };
+      __half2 halves[4];
+#pragma unroll
+      for (int p = 0; p < 4; ++p) halves[p] = __floats2half2_rn(ceiling(2 * p), ceiling(2 * p + 1));
+      *Eight(noise, i) = *reinterpret_cast<const uint4*>(halves);
+    }
+  }
 
   // The tile that warpgroup `from` makes in a round, from first_output on; there are `outputs` in
   // all.
   template <typename Tiles>
-  __device__ void Draw(const Tiles& tiles, int from, int round, int32_t first_output,
-                       int32_t outputs) {
-    // What other blocks have found is on its way while the tile is made.
-    const uint64_t elsewhere = row.wanted() ? __ldcg(&args.best[l]) : 0;
+  __device__ void Draw(const Tiles& tiles, std::byte* noise, int from, int round,
+                       int32_t first_output, int32_t outputs) {
     tiles.AwaitFull(from, round);
-    const int column = Thread() / kTokens * kMine;
-    const float* logits = tiles.Place(from) + Token() * Tiles::kStride + column;
-    const int32_t first_id = first_output + column;
+    const float* logits = tiles.Place(from) + Token() * Tiles::kStride + Column();
+    const int32_t first_id = first_output + Column();
     best = max(best, elsewhere);
-    const uint64_t before = best;
+    float eight[8];
+    float ceilings[8];
+    const auto load = [&](int i) __attribute__((always_inline)) {
+      LoadFloats8(logits + i * 8, eight);
+      uint4 bits = make_uint4(0, 0, 0, 0);
+      if (row.temperature > 0.0f) bits = *Eight(noise, i);
+      const auto* halves = reinterpret_cast<const __half2*>(&bits);
+#pragma unroll
+      for (int p = 0; p < 4; ++p) {
+        const float2 pair = __half22float2(halves[p]);
+        ceilings[2 * p] = ScoreCeiling(row, eight[2 * p], pair.x);
+        ceilings[2 * p + 1] = ScoreCeiling(row, eight[2 * p + 1], pair.y);
+      }
+    };
+    float tops[kEights];
+    bool open[kEights];
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+      open[i] = row.wanted() && first_id + i * 8 < outputs;
+      if (!open[i]) continue;
+      load(i);
+      tops[i] = ceilings[0];
+#pragma unroll
+      for (int e = 1; e < 8; ++e) asm("max.NaN.f32 %0, %0, %1;" : "+f"(tops[i]) : "f"(ceilings[e]));
+    }
+    // The likeliest eight first: once its best is known most others are not looked at again.
 #pragma unroll 1
-    for (int i = 0; i < kMine; i += 8) {
-      if (!row.wanted() || first_id + i >= outputs) break;
-      float eight[8];
-      LoadFloats8(logits + i, eight);
-      if (!DrawFilter(row, KnownScore(best)).AnyPasses(first_id + i, eight)) continue;
-      best = BestOfEight(row, eight, first_id + i, best);
+    for (int turn = 0; turn < kEights; ++turn) {
+      float top = KnownScore(best);
+      int likeliest = -1;
+#pragma unroll
+      for (int i = 0; i < kEights; ++i) {
+        if (!open[i] || tops[i] < top) continue;
+        top = tops[i];
+        likeliest = i;
+      }
+      if (likeliest < 0) break;
+      load(likeliest);
+      best = BestOfEight(row, eight, ceilings, first_id + likeliest * 8, best);
+#pragma unroll
+      for (int i = 0; i < kEights; ++i) open[i] &= i != likeliest;
     }
     tiles.SetEmpty(from);
-    if (best > before) LeaveBest(args, l, best);
+    Tell();
+  }
+
+  // Between tiles: what other blocks have found is on its way while the next noise is made.
+  __device__ void Ask() {
+    if (row.wanted()) elsewhere = __ldcg(&args.best[l]);
+  }
+
+ private:
+  __device__ void Tell() {
+    if (best <= max(told, elsewhere)) return;
+    told = best;
+    LeaveBest(args, l, best);
+  }
+  // Threads' eights lie side by side, which meets all banks.
+  __device__ static uint4* Eight(std::byte* noise, int i) {
+    return reinterpret_cast<uint4*>(noise) + i * kWarpgroupThreads + Thread();
   }
 };
 

@@ -6,6 +6,7 @@
 #include "device/cuda/linear_deep.cuh"
 #include "device/cuda/linear_few_rows.cuh"
 #include "device/cuda/linear_input.cuh"
+#include "device/cuda/linear_logits.cuh"
 #include "device/cuda/linear_many_rows.cuh"
 #include "device/cuda/linear_pipelined.cuh"
 #include "device/cuda/linear_resident.cuh"
@@ -53,19 +54,29 @@ bool LaunchWholeSegments(const MmaLinearArgs& args, int32_t rows, const LaunchCo
 // K is to be shared out.
 using ProductShape = WarpgroupShape<64, 3>;
 using SplitShape = WarpgroupShape<64, 2, true>;
-// Few rows leave room for more weights on their way: 16 to 14 KiB a warp for 6 in registers.
-template <int kTokens>
-using LogitShape = WarpgroupShape<kTokens, 3, false,
-                                  kTokens == 16   ? 14
-                                  : kTokens == 32 ? 12
-                                                  : 0>;
-using DeepLogitShape = WarpgroupShape<32, 3>;     // for rows that are too long for 64 of them
 inline constexpr int32_t kMaxFewerRows = 128;     // up to here more and smaller blocks are faster
 inline constexpr int32_t kMinProductBlocks = 48;  // for which that is worth it
 
-template <typename Shape, typename Y>
+template <typename Shape>
 bool UsesWarpgroups(const MmaLinearArgs& args, const LaunchContext& context) {
-  return context.warpgroups && ServesDepth<Shape, Y>(args.depth);
+  return context.warpgroups && ServesDepth<Shape>(args.depth);
+}
+
+// More than kMaxFewerRows. False: other kernels are faster, or alone.
+template <typename T>
+bool LaunchProductOfMany(const MmaLinearArgs& args, int32_t rows, const StepState& state,
+                         const LaunchContext& context) {
+  const int32_t blocks =
+      CeilDiv(args.outputs, ProductShape::kOutputs) * CeilDiv(rows, ProductShape::kTokens);
+  if (blocks >= kMinProductBlocks && UsesWarpgroups<ProductShape>(args, context)) {
+    LaunchWarpgroup<T, ProductShape>(args, rows, state, context);
+    return true;
+  }
+  if (SegmentTiles(args.depth) >= kMinSplitTiles && UsesWarpgroups<SplitShape>(args, context)) {
+    LaunchWarpgroup<T, SplitShape>(args, rows, state, context);
+    return true;
+  }
+  return false;
 }
 
 // More than 8 rows and at most kMaxFewRows. Blocks of more rows read weights less often; of fewer
@@ -103,16 +114,8 @@ void LaunchProduct(const MmaLinearArgs& args, int32_t rows, const StepState& sta
     }
     return LaunchFewRows<T, Y, FewRowsShape<1, 1, 4, false>>(args, rows, context);
   }
-  if (!std::is_same_v<Y, float> && rows > kMaxFewerRows) {
-    const int32_t blocks =
-        CeilDiv(args.outputs, ProductShape::kOutputs) * CeilDiv(rows, ProductShape::kTokens);
-    if (blocks >= kMinProductBlocks && UsesWarpgroups<ProductShape, Y>(args, context)) {
-      return LaunchWarpgroup<T, Y, ProductShape>(args, rows, state, context);
-    }
-    if (SegmentTiles(args.depth) >= kMinSplitTiles &&
-        UsesWarpgroups<SplitShape, Y>(args, context)) {
-      return LaunchWarpgroup<T, Y, SplitShape>(args, rows, state, context);
-    }
+  if constexpr (!std::is_same_v<Y, float>) {
+    if (rows > kMaxFewerRows && LaunchProductOfMany<T>(args, rows, state, context)) return;
   }
   if (rows <= kMaxFewRows) return LaunchProductOfFew<T, Y>(args, rows, context);
   if (args.outputs / 64 * CeilDiv(rows, 64) < context.processors) {
@@ -145,32 +148,6 @@ bool LaunchNormed(const MmaLinearArgs& args, int32_t rows, const LaunchContext& 
     return RunsAtOnce<Narrow>(args, rows, context, /*waves=*/3) &&
            LaunchNormedAs<T, Y, Narrow>(args, rows, context);
   }
-}
-
-template <typename T, typename Shape>
-bool LaunchLogitsAs(const MmaLinearArgs& args, int32_t rows, const StepState& state,
-                    const LaunchContext& context) {
-  if (!UsesWarpgroups<Shape, float>(args, context)) return false;
-  MmaLinearArgs normed = args;
-  if (args.norm.kind != NormKind::kNone) {
-    LaunchNormRows<T>(args, rows, {.data = args.normed.data, .stride = args.normed.stride},
-                      context);
-    normed.x = args.normed;
-    normed.norm = {};
-  }
-  LaunchWarpgroup<T, float, Shape>(normed, rows, state, context);
-  return true;
-}
-
-// Logits of more rows than can be drawn from beside their products. False: other kernels make them.
-template <typename T>
-bool LaunchLogits(const MmaLinearArgs& args, int32_t rows, const StepState& state,
-                  const LaunchContext& context) {
-  if (rows <= kMmaTokens) return false;
-  return (rows <= 16 && LaunchLogitsAs<T, LogitShape<16>>(args, rows, state, context)) ||
-         (rows <= 32 && LaunchLogitsAs<T, LogitShape<32>>(args, rows, state, context)) ||
-         LaunchLogitsAs<T, LogitShape<64>>(args, rows, state, context) ||
-         LaunchLogitsAs<T, DeepLogitShape>(args, rows, state, context);
 }
 
 template <typename T, typename Y>

@@ -58,14 +58,26 @@ int32_t PipelinedEights(int64_t outputs, int64_t depth, int32_t rows,
   return rounds(64) * 5 <= rounds(128) * 7 ? 8 : 16;
 }
 
-int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups) {
+namespace {
+
+// Of whole groups, whatever their size.
+int64_t GroupBytes(int32_t rows, int64_t depth) {
   constexpr int32_t kGroup = 128;
+  return int64_t{(rows + kGroup - 1) / kGroup * kGroup} * depth * 2;
+}
+
+}  // namespace
+
+int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups) {
   int32_t most = 0;
   if (IsStreamed(outputs, depth, warpgroups)) most = kMaxStreamRows;
   if (IsResident(outputs, depth, warpgroups)) most = std::max(most, kMaxResidentRows);
   if (IsPipelined(outputs, depth, warpgroups)) most = max_rows;
-  const int64_t rows = (std::min(max_rows, most) + kGroup - 1) / kGroup * kGroup;
-  return rows * depth * 2;
+  return GroupBytes(std::min(max_rows, most), depth);
+}
+
+int64_t PackedLogitBytes(int64_t depth, int32_t max_rows, bool warpgroups) {
+  return TakesLogits(depth, warpgroups) ? GroupBytes(max_rows, depth) : 0;
 }
 
 bool MmaLinearArgs::ArePacked(const LaunchContext& context) const {

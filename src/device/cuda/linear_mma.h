@@ -99,11 +99,14 @@ bool IsPipelined(int64_t outputs, int64_t depth, bool warpgroups);
 // The eights of rows of a block's tile; 0: at so many rows other kernels are faster, or alone.
 int32_t PipelinedEights(int64_t outputs, int64_t depth, int32_t rows, const LaunchContext& context);
 
-// Room for packed rows of a linear of any kind; 0 for others.
-int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups);
-
-// Up to how many rows of logits are drawn where they are made, from rows of `depth` elements.
+// Whether linear_logits.cuh makes logits from rows of `depth` elements, where they are more than 8.
+bool TakesLogits(int64_t depth, bool warpgroups);
+// Up to how many rows of logits are drawn where they are made.
 int32_t MostDrawnRows(int64_t depth, bool warpgroups);
+
+// Room for packed rows of a linear of any kind, and of the logits; 0 for others.
+int64_t PackedRowBytes(int64_t outputs, int64_t depth, int32_t max_rows, bool warpgroups);
+int64_t PackedLogitBytes(int64_t depth, int32_t max_rows, bool warpgroups);
 
 LaunchFn ChooseMmaLinear(DType activation, DType output);
 // The two halves, compiled apart.

@@ -1,11 +1,7 @@
-// linear on Hopper's warpgroup products, for many rows or many outputs. A block keeps its rows of x
-// in shared memory and makes tiles of 64 outputs, one a warpgroup at a time, each over all of K: no
-// sum leaves its thread before it is complete. Weights go to the one warp that uses them, some
-// batches ahead, so there is no barrier inside a tile: straight to its registers or, where that
-// leaves too little on its way (logits, by which nothing is reused), through shared memory.
-//
-// Logits that are drawn go to one more warpgroup, which has nothing else to do (linear_draws.cuh):
-// hashes and products take different parts of a multiprocessor.
+// linear on Hopper's warpgroup products, for many rows. A block keeps its rows of x in shared
+// memory and makes tiles of 64 outputs, one a warpgroup at a time, each over all of K: no sum
+// leaves its thread before it is complete. Weights go to the registers of the one warp that uses
+// them, some batches ahead, so there is no barrier inside a tile.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +12,6 @@
 #include "device/cuda/linear_tile.cuh"
 #include "device/cuda/overlap.cuh"
 #include "device/cuda/warpgroup_mma.cuh"
-#include "device/cuda/weight_ring.cuh"
 
 namespace spry::cuda {
 
@@ -25,14 +20,12 @@ inline constexpr int kBatchesAhead = 2;
 using BatchOfWeights = TileOfWeights[kBatch];
 
 // kTokens: rows of a block. kSplit: the kSegments blocks of a cluster share K, a segment each.
-// kRing: tiles of weights of a warp in shared memory; 0: none go there.
-template <int kTokens_, int kWarpgroups_, bool kSplit_ = false, int kRing_ = 0>
+template <int kTokens_, int kWarpgroups_, bool kSplit_ = false>
 struct WarpgroupShape {
-  static constexpr int kRing = kRing_;
   static constexpr int kTokens = kTokens_;
   static constexpr int kWarpgroups = kWarpgroups_;
   static constexpr bool kSplit = kSplit_;
-  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;  // without those that draw
+  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kWarps = kWarpgroups * kWarpgroupWarps;
   static constexpr int kOutputs = kWarpgroups * kWarpgroupOutputs;
   static constexpr int kSums = kTokens / 2;       // of a thread
@@ -50,10 +43,6 @@ struct WarpgroupCounts {
   int32_t per_segment = 0;  // of depth
 };
 
-// The threads of a block that may draw share registers so.
-inline constexpr int kProductRegisters = 144;
-inline constexpr int kDrawRegisters = 80;
-
 // x in shared memory: eights of tokens, in each the tiles of 32 along K, in each four core matrices
 // (warpgroup_mma.cuh). Lane t of a quad has columns [8 t, 8 t + 8) of a tile (weight_tiles.h): two
 // of them in each core matrix. The padding lets a warp store 8 tiles of one row, or one tile of 8
@@ -68,22 +57,16 @@ __host__ __device__ constexpr int64_t StagedBytes(int tiles) {
 // Where a warp turns 16 tokens of its 16 outputs around.
 inline constexpr int kTurnStride = kMmaOutputs + 4;
 inline constexpr int kTurnBytes = 16 * kTurnStride * sizeof(float);
-template <typename Shape>
-using LogitsOf = LogitTiles<Shape::kTokens, Shape::kWarpgroups>;
-template <typename Shape>
-inline constexpr int kRingBytes = Shape::kRing* kTileBytes;  // a warp's
 // A block's part of what its cluster adds: [token][output], f32.
 template <typename Shape>
 inline constexpr int kPartStride = Shape::kOutputs + 4;
 // Of the 227 KiB of a multiprocessor.
 inline constexpr int64_t kMostWarpgroupBytes = 222 << 10;
 
-template <typename Shape, typename Y>
+template <typename Shape>
 constexpr int64_t WarpgroupSharedBytes(int tiles) {
-  int beside = Shape::kSplit ? Shape::kTokens * kPartStride<Shape> * 4
-                             : Shape::kWarps * static_cast<int>(kTurnBytes);
-  if (std::is_same_v<Y, float>) beside = std::max(beside, LogitsOf<Shape>::kBytes);
-  return StagedBytes<Shape>(tiles) + Shape::kWarps * kRingBytes<Shape> + beside;
+  return StagedBytes<Shape>(tiles) + (Shape::kSplit ? Shape::kTokens * kPartStride<Shape> * 4
+                                                    : Shape::kWarps * int64_t{kTurnBytes});
 }
 
 // `count` tiles of K from `first_tile` on of the block's rows, as core matrices. A row beyond the
@@ -136,8 +119,7 @@ struct WeightsInRegisters {
   int tiles_left;        // after this one
   BatchOfWeights ahead[kBatchesAhead];
 
-  __device__ WeightsInRegisters(const uint4* from, int64_t next_tile, int tiles_left, int depth,
-                                std::byte*)
+  __device__ WeightsInRegisters(const uint4* from, int64_t next_tile, int tiles_left, int depth)
       : next(from + threadIdx.x % kWarpThreads),
         to_next_tile(next_tile - depth * kTileQuads),
         batches(depth / kBatch),
@@ -175,31 +157,6 @@ struct WeightsInRegisters {
   }
 };
 
-template <int kAhead>
-struct WeightsInRing {
-  WeightRing<kAhead> ring;
-
-  __device__ WeightsInRing(const uint4* from, int64_t next_tile, int tiles_left, int depth,
-                           std::byte* slots)
-      : ring({.first = from, .num_runs = tiles_left + 1, .run_tiles = depth, .next_run = next_tile},
-             slots) {}
-  template <typename Fn>
-  __device__ void ForBatches(int depth, const Fn& fn) {
-#pragma unroll 1
-    for (int at = 0; at < depth; at += kBatch) {
-      BatchOfWeights batch;
-      ring.Take(batch);
-      fn(batch, at);
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) ring.Fetch();
-    }
-  }
-};
-
-template <typename Shape>
-using WeightsOf =
-    std::conditional_t<Shape::kRing == 0, WeightsInRegisters, WeightsInRing<Shape::kRing>>;
-
 // Stores a warp's 16 outputs, from n on, of all the block's tokens.
 template <typename Shape, typename Y>
 __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::kSums],
@@ -227,25 +184,6 @@ __device__ void StoreTile(const MmaLinearArgs& args, const float (&sums)[Shape::
     }
     __syncwarp();
   }
-}
-
-// A warp's 16 outputs, from n on, of all the block's tokens, to the place of its warpgroup.
-template <typename Shape>
-__device__ void PutLogits(const MmaLinearArgs& args, float (&sums)[Shape::kSums],
-                          const LogitsOf<Shape>& tiles, int round, int32_t n) {
-  float bias[Shape::kSums] = {};
-  if (args.bias != nullptr && n < args.outputs) {
-    const int g = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
-#pragma unroll
-    for (int i = 0; i < Shape::kSums; ++i) bias[i] = args.bias[n + g + i / 2 % 2 * 8];
-  }
-  constexpr float kNoResidual[Shape::kSums] = {};
-  FinishSums(args, bias, kNoResidual, sums);
-  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
-  tiles.AwaitEmpty(warpgroup, round);
-  PutSums<Shape::kEights, LogitsOf<Shape>::kStride>(sums,
-                                                    tiles.Place(warpgroup) + n % kWarpgroupOutputs);
-  tiles.SetFull(warpgroup);
 }
 
 #if SPRY_HAS_WARPGROUP_MMA
@@ -299,14 +237,14 @@ __device__ void StoreShare(const MmaLinearArgs& args, const float (&sums)[Shape:
   ClusterBarrier();  // nobody leaves while others read
 }
 
-// One batch: tiles [0, kBatch) of the K at `operand`. starts: of a segment.
-template <typename Shape, typename T>
-__device__ void MultiplyBatch(float (&sums)[Shape::kSums], const BatchOfWeights& a,
-                              uint32_t operand, uint32_t group_bytes, bool starts) {
+// One batch: tiles [0, kBatch) of the K at `operand`, `kApart` bytes apart. starts: of a segment.
+template <int kApart, typename T, int kSums>
+__device__ void MultiplyBatch(float (&sums)[kSums], const BatchOfWeights& a, uint32_t operand,
+                              uint32_t group_bytes, bool starts) {
   WarpgroupArrive();
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) {
-    const uint32_t at = operand + i * kStagedTileBytes;
+    const uint32_t at = operand + i * kApart;
     WarpgroupMma(T{}, sums, a[i].first, OperandAt(at, group_bytes), i > 0 || !starts);
     WarpgroupMma(T{}, sums, a[i].second, OperandAt(at + 2 * kCoreBytes, group_bytes), 1);
   }
@@ -316,16 +254,11 @@ __device__ void MultiplyBatch(float (&sums)[Shape::kSums], const BatchOfWeights&
 
 #endif
 
-template <typename Y, typename Shape>
-inline constexpr int kBlockThreads = Shape::kThreads +
-                                     (std::is_same_v<Y, float> ? kWarpgroupThreads : 0);
-
-template <typename T, typename Y, typename Shape>
-__global__ void __launch_bounds__(kBlockThreads<Y, Shape>, Shape::kMinBlocks)
+template <typename T, typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks)
     WarpgroupKernel(const __grid_constant__ MmaLinearArgs args,
                     const __grid_constant__ WarpgroupCounts counts, const StepState state) {
 #if SPRY_HAS_WARPGROUP_MMA
-  constexpr bool kMayDraw = std::is_same_v<Y, float>;
   LetNextStart();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int32_t first_row = static_cast<int32_t>(blockIdx.x) * Shape::kTokens;
@@ -333,34 +266,7 @@ __global__ void __launch_bounds__(kBlockThreads<Y, Shape>, Shape::kMinBlocks)
   const int rounds = (counts.outputs + step - 1) / step;
   const int first = static_cast<int>(blockIdx.y) * Shape::kWarpgroups;  // tile of 64
   extern __shared__ __align__(128) std::byte staged[];
-  std::byte* rings = staged + StagedBytes<Shape>(counts.depth);  // of weights
-  std::byte* beside = rings + Shape::kWarps * kRingBytes<Shape>;
-  __shared__ SharedBarrier logit_barriers[kMayDraw ? 2 * Shape::kWarpgroups : 1];
-  const bool drawing = kMayDraw && args.draw.best != nullptr;
-  const LogitsOf<Shape> logits{.tiles = reinterpret_cast<float*>(beside),
-                               .full = logit_barriers,
-                               .empty = logit_barriers + (kMayDraw ? Shape::kWarpgroups : 0)};
-  if (drawing && threadIdx.x == 0) logits.Init();
-  if constexpr (kMayDraw) {
-    if (threadIdx.x >= Shape::kThreads) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kDrawRegisters));
-      AwaitPrevious();
-      if (counts.exact && first_row >= NumRows(args.x.rows, state)) return;
-      __syncthreads();
-      if (!drawing) return;
-      RowDraws<Shape::kTokens> draws(args.draw, first_row);
-#pragma unroll 1
-      for (int round = 0; round < rounds; ++round) {
-#pragma unroll 1
-        for (int w = 0; w < Shape::kWarpgroups; ++w) {
-          draws.Draw(logits, w, round, (first + w + round * step) * kWarpgroupOutputs,
-                     args.outputs);
-        }
-      }
-      return;
-    }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kProductRegisters));
-  }
+  std::byte* beside = staged + StagedBytes<Shape>(counts.depth);
   int tile = first + warp / kWarpgroupWarps;
   const int32_t last = args.outputs / kMmaOutputs - 1;  // tile of 16
   const int quarter = warp % kWarpgroupWarps;
@@ -370,8 +276,7 @@ __global__ void __launch_bounds__(kBlockThreads<Y, Shape>, Shape::kMinBlocks)
   const uint4* from = args.weight + (begin * int64_t{counts.all_depth} + first_tile) * kTileQuads;
   const int64_t next_tile = int64_t{step} * kWarpgroupWarps * counts.all_depth * kTileQuads;
   const int tiles_left = (last - begin) / (step * kWarpgroupWarps);
-  WeightsOf<Shape> weights(from, next_tile, tiles_left, counts.depth,
-                           rings + warp * kRingBytes<Shape>);
+  WeightsInRegisters weights(from, next_tile, tiles_left, counts.depth);
   AwaitPrevious();
   int32_t num_rows = counts.rows;
   if (counts.exact) {
@@ -389,8 +294,8 @@ __global__ void __launch_bounds__(kBlockThreads<Y, Shape>, Shape::kMinBlocks)
     float sums[Shape::kSums] = {};
     int left = counts.per_segment;
     weights.ForBatches(counts.depth, [&](const BatchOfWeights& batch, int at) {
-      MultiplyBatch<Shape, T>(sums, batch, base + at * kStagedTileBytes, group_bytes,
-                              left == counts.per_segment);
+      MultiplyBatch<kStagedTileBytes, T>(sums, batch, base + at * kStagedTileBytes, group_bytes,
+                                         left == counts.per_segment);
       left -= kBatch;
       if (Shape::kSplit || left > 0) return;
       left = counts.per_segment;
@@ -398,38 +303,36 @@ __global__ void __launch_bounds__(kBlockThreads<Y, Shape>, Shape::kMinBlocks)
       for (int i = 0; i < Shape::kSums; ++i) totals[i] += sums[i];
     });
     if constexpr (Shape::kSplit) {
-      return StoreShare<Shape, Y>(args, sums, reinterpret_cast<float*>(beside), first_row, num_rows,
+      return StoreShare<Shape, T>(args, sums, reinterpret_cast<float*>(beside), first_row, num_rows,
                                   static_cast<int32_t>(blockIdx.y) * Shape::kOutputs);
     }
     const int32_t n = (tile * kWarpgroupWarps + quarter) * kMmaOutputs;
-    if (drawing) {
-      PutLogits<Shape>(args, totals, logits, round, n);
-    } else if (n < args.outputs) {
+    if (n < args.outputs) {
       auto* turn = reinterpret_cast<float(*)[kTurnStride]>(beside + warp * kTurnBytes);
-      StoreTile<Shape, Y>(args, totals, turn, first_row, num_rows, n, BlockDraws<Y, Shape>{});
+      StoreTile<Shape, T>(args, totals, turn, first_row, num_rows, n, BlockDraws<T, Shape>{});
     }
   }
 #endif
 }
 
 // Whether the kernel serves this depth: whole batches in every segment, and rows that fit.
-template <typename Shape, typename Y>
+template <typename Shape>
 constexpr bool ServesDepth(int32_t depth) {
   const int tiles = depth / kTileDepth;
   const int per_segment = SegmentTiles(depth);
   if (tiles % per_segment != 0 || per_segment % kBatch != 0) return false;
   if (!Shape::kSplit) {
     return tiles % (kBatchesAhead * kBatch) == 0 &&
-           WarpgroupSharedBytes<Shape, Y>(tiles) <= kMostWarpgroupBytes;
+           WarpgroupSharedBytes<Shape>(tiles) <= kMostWarpgroupBytes;
   }
   return tiles == per_segment * kSegments &&
-         WarpgroupSharedBytes<Shape, Y>(per_segment) <= kMostWarpgroupBytes;
+         WarpgroupSharedBytes<Shape>(per_segment) <= kMostWarpgroupBytes;
 }
 
-template <typename T, typename Y, typename Shape>
+template <typename T, typename Shape>
 void LaunchWarpgroup(const MmaLinearArgs& args, int32_t rows, const StepState& state,
                      const LaunchContext& context) {
-  constexpr auto kKernel = WarpgroupKernel<T, Y, Shape>;
+  constexpr auto kKernel = WarpgroupKernel<T, Shape>;
   // Cheap, and remembered by the driver; part of recording, never of a replayed step.
   (void)cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kMostWarpgroupBytes);
@@ -446,13 +349,12 @@ void LaunchWarpgroup(const MmaLinearArgs& args, int32_t rows, const StepState& s
   const int32_t most = std::max(1, context.processors / groups);
   const int32_t blocks = Shape::kSplit ? tiles : CeilDiv(tiles, CeilDiv(tiles, most));
   const int cluster = Shape::kSplit ? kSegments : 1;
-  LaunchOverlapped(
-      context,
-      {.blocks = dim3(groups, blocks, cluster),
-       .threads = kBlockThreads<Y, Shape>,
-       .shared_bytes = static_cast<size_t>(WarpgroupSharedBytes<Shape, Y>(counts.depth)),
-       .cluster = cluster},
-      kKernel, args, counts, state);
+  LaunchOverlapped(context,
+                   {.blocks = dim3(groups, blocks, cluster),
+                    .threads = Shape::kThreads,
+                    .shared_bytes = static_cast<size_t>(WarpgroupSharedBytes<Shape>(counts.depth)),
+                    .cluster = cluster},
+                   kKernel, args, counts, state);
 }
 
 }  // namespace spry::cuda

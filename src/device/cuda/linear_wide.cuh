@@ -101,8 +101,7 @@ struct WideDraws {
       for (int i = 0; i < 2; ++i) {
         const float logit = logits[p / 2][p % 2 + 2 * i];
         float& ceiling = ceilings[p][i];
-        ceiling = logit;
-        if (row.temperature > 0.0f) ceiling = ScoreCeiling(row, first_output + g + 8 * i, logit);
+        ceiling = ScoreCeilingOf(row, first_output + g + 8 * i, logit);
         if (!(logit < INFINITY)) ceiling = INFINITY;
       }
     }

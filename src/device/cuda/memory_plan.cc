@@ -70,8 +70,10 @@ int64_t PackedRowBytesOf(const Program& program, const StepLimits& limits, const
   for (const OpRecord& op : program.ops) {
     if (op.id != OpId::kLinear || !plan.weights[op.weights[0].value()].tiled) continue;
     const WeightRecord& weight = program.weight(op.weights[0]);
-    const int32_t rows = std::max(limits.max_tokens, limits.max_samples);
+    const auto rows = static_cast<int32_t>(MaxRows(op.inputs[0].rows, limits));
     most = std::max(most, PackedRowBytes(weight.rows, weight.columns, rows, warpgroups));
+    if (op.outputs[0].buffer != program.logits.buffer) continue;
+    most = std::max(most, PackedLogitBytes(weight.columns, rows, warpgroups));
   }
   return AlignDevice(most);
 }
