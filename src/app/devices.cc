@@ -48,7 +48,13 @@ Result<std::unique_ptr<Device>> FindDevice(const DeviceFlags& flags) {
     case DeviceChoice::kAuto: break;
   }
   Result<std::unique_ptr<Device>> cuda = MakeCudaDevice(flags);
-  return cuda.ok() ? std::move(cuda) : MakeCpuDevice(flags.cpu);
+  if (cuda.ok()) return cuda;
+  // Who has the plug-in wants to know why it is not used.
+  if (cuda.status().code() != StatusCode::kNotFound) {
+    Log(LogLevel::kWarning, "computing on the CPU, since cuda cannot be used",
+        {{"reason", cuda.status().message()}});
+  }
+  return MakeCpuDevice(flags.cpu);
 }
 
 // Threads that take turns on a core wait for one another at every op.

@@ -11,6 +11,7 @@ namespace spry {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PluginFiles : public ProgramTest {
  protected:
@@ -47,6 +48,22 @@ TEST_F(PluginFiles, AreLookedAtBeforeTheyAreMapped) {
       "conv=notrunc 2> /dev/null",
       "is for another kind of machine");
   ExpectReason("cp $library libspry_cuda.so", "is not a device plug-in");
+}
+
+TEST_F(PluginFiles, AreNotPassedOverWithoutAWord) {
+  MakeModel("m");
+  const auto generate = [this](const std::string& flags) {
+    return Shell(
+        "cp \"$SPRY\" spry; head -c 63 spry > libspry_cuda.so; "
+        "echo '{\"prompt_token_ids\": [5], \"max_tokens\": 1}' > in.jsonl; "
+        "./spry generate m --load-format dummy --input in.jsonl --json " +
+        flags);
+  };
+  const ProgramResult chosen = generate("");
+  EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
+  EXPECT_THAT(chosen.err, HasSubstr("cuda cannot be used"));
+  EXPECT_THAT(chosen.err, HasSubstr("is no shared library"));
+  EXPECT_THAT(generate("--device cpu").err, Not(HasSubstr("cuda")));
 }
 
 }  // namespace
