@@ -69,6 +69,14 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--lora", kNotYet},
     {"--speculative-config", kNotYet},
     {"-md", kNotYet},
+    {"--model-draft", kNotYet},
+    {"--data-parallel-size", kNotYet},
+    {"-dp", kNotYet},
+    {"--pipeline-parallel-size", kNotYet},
+    {"-pp", kNotYet},
+    {"--mmproj", kNotYet},
+    {"--embeddings", kNotYet},
+    {"--reasoning-parser", kNotYet},
     {"--tool-call-parser", kNotYet},
     {"--enable-auto-tool-choice", kNotYet},
     {"--grammar", kNotYet},
@@ -99,6 +107,9 @@ std::string Advice(const CLI::App& command, std::string_view argument) {
   constexpr std::string_view kUse = "use ";
   const std::string dashed = Dashed(argument);
   if (dashed != FlagOf(argument) && Has(command, dashed)) return fmt::format("{}{}", kUse, dashed);
+  const std::string doubled = "-" + dashed;
+  const bool is_word = dashed.size() > 2 && !dashed.starts_with("--");
+  if (is_word && Has(command, doubled)) return fmt::format("{}{}", kUse, doubled);
   const std::string_view instead = InsteadOf(argument);
   if (instead == kPlainModel) return std::string(Has(command, "MODEL") ? instead : "");
   if (instead == kWholeModel) return std::string(Has(command, "--device") ? instead : "");
@@ -153,11 +164,40 @@ std::vector<std::string_view> LeftOver(const CLI::App& parser,
   return left;
 }
 
+// Word processors and web pages make one dash, or a longer one, of two.
+bool HasForeignDash(std::string_view argument) {
+  constexpr std::string_view kDashes[] = {"\u2010", "\u2011", "\u2012", "\u2013",
+                                          "\u2014", "\u2015", "\u2212"};
+  return std::ranges::any_of(kDashes, [argument](std::string_view dash) {
+    return argument.substr(std::min(argument.find_first_not_of('-'), argument.size()))
+        .starts_with(dash);
+  });
+}
+
+// Whether the command has the flag, which stands before it.
+bool ComesTooEarly(const CLI::App& parser, const std::string& flag,
+                   std::span<const char* const> arguments) {
+  const std::vector<const CLI::App*> path = CommandsOf(parser);
+  if (path.size() < 2 || !Has(*path.back(), flag)) return false;
+  for (const std::string_view argument : arguments) {
+    if (argument == path[1]->get_name()) return false;
+    if (FlagOf(argument) == flag) return true;
+  }
+  return false;
+}
+
 std::string Message(const CLI::App& parser, const CLI::ParseError& error,
                     std::span<const char* const> arguments) {
   const std::vector<std::string_view> left = LeftOver(parser, arguments);
   const CLI::App& command = *CommandsOf(parser).back();
   for (const std::string_view argument : left) {
+    const std::string flag(FlagOf(argument));
+    if (ComesTooEarly(parser, flag, arguments)) {
+      return fmt::format("{} belongs behind {}", flag, CommandOf(parser));
+    }
+    if (HasForeignDash(argument)) {
+      return fmt::format("'{}' does not begin with '-' or '--' but with another dash", argument);
+    }
     const std::string advice = Advice(command, argument);
     if (!advice.empty() || !InsteadOf(argument).empty()) return NoFlag(argument, advice);
   }

@@ -43,12 +43,16 @@ Status CheckGraphs(const Device& device, const GraphOptions& graphs) {
 Result<std::unique_ptr<Device>> FindDevice(const DeviceFlags& flags) {
   switch (flags.device) {
     case DeviceChoice::kNull: return PacedNullDevice(flags);
-    case DeviceChoice::kCuda: return MakeCudaDevice(flags);
     case DeviceChoice::kCpu: return MakeCpuDevice(flags.cpu);
+    case DeviceChoice::kCuda:
     case DeviceChoice::kAuto: break;
   }
   Result<std::unique_ptr<Device>> cuda = MakeCudaDevice(flags);
   if (cuda.ok()) return cuda;
+  if (flags.device == DeviceChoice::kCuda) {
+    return Status(cuda.status().code(),
+                  cuda.status().message() + "; without --device the CPU computes");
+  }
   // Who has the plug-in wants to know why it is not used.
   if (cuda.status().code() != StatusCode::kNotFound) {
     Log(LogLevel::kWarning, "computing on the CPU, since cuda cannot be used",

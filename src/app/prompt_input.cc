@@ -28,6 +28,11 @@ PromptEntry TextEntry(std::string where, std::string text, bool chat = false) {
 Status AddLines(const std::string& path, std::string_view text, std::vector<PromptEntry>& entries) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // which some editors put there
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  // A model, say, given by mistake: a complaint about each of its lines helps nobody.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    return InvalidArgument(
+        fmt::format("{}: byte {} is zero, so it is no text; expected JSON lines", path, zero));
+  }
   const size_t before = entries.size();
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -10,7 +10,8 @@
 
 namespace spry {
 
-inline constexpr IntegerRange kHiddenRange = {1, 1 << 24};
+// A row of it fits a CPU worker's scratch in f32 (device/cpu).
+inline constexpr IntegerRange kHiddenRange = {1, 1 << 18};
 inline constexpr IntegerRange kIntermediateRange = {1, 1 << 26};
 inline constexpr IntegerRange kVocabRange = {1, (int64_t{1} << 31) - 1};
 inline constexpr IntegerRange kLayerRange = {1, 1024};

@@ -193,6 +193,14 @@ Result<std::vector<FileTensor>> ReadSafetensors(const std::filesystem::path& pat
     return InvalidArgument(fmt::format("{}: {} bytes are too few for a safetensors file",
                                        path.string(), bytes.size()));
   }
+  constexpr std::string_view kLfsPointer = "version https://git-lfs";
+  const std::string_view begin(reinterpret_cast<const char*>(bytes.data()),
+                               std::min(bytes.size(), kLfsPointer.size()));
+  if (begin == kLfsPointer) {
+    return InvalidArgument(fmt::format(
+        "{}: a Git LFS pointer, not the file itself; run `git lfs pull` in its repository",
+        path.string()));
+  }
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
   if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - kLengthBytes) {

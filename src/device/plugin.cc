@@ -13,7 +13,7 @@ Result<std::unique_ptr<Device>> LoadDevicePlugin(const std::string& library,
   for (const std::filesystem::path& folder : folders) {
     const std::filesystem::path path = folder / library;
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) continue;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) continue;
     SPRY_RETURN_IF_ERROR(CheckPluginFile(path));
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return Unavailable(fmt::format("cannot load {}", dlerror()));
@@ -29,7 +29,8 @@ Result<std::unique_ptr<Device>> LoadDevicePlugin(const std::string& library,
     return device;
   }
   return NotFound(
-      fmt::format("{} was not found beside the program; build it with SPRY_CUDA=ON", library));
+      fmt::format("{} was not found in {}, where the program is; build it with SPRY_CUDA=ON",
+                  library, folders.front().string()));
 }
 
 }  // namespace spry

@@ -1,5 +1,5 @@
-// What can be said of a shared library before the loader maps it: that kills the process if the
-// file is shorter than its headers say, or full of zeros, and waits for ever at a pipe.
+// What can be said of a shared library before this process maps it: that kills the process if the
+// file is shorter than its headers say, or damaged, and waits for ever at a pipe.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,8 @@
 
 namespace spry {
 
-// Whether `path` is a whole shared library for this machine, as far as its headers tell.
+// Whether `path` is a whole shared library for this machine, as far as its headers tell, and a
+// process that loads it survives.
 Status CheckPluginFile(const std::filesystem::path& path);
 
 }  // namespace spry

@@ -200,6 +200,9 @@ TEST_F(GenerateTest, MistakesAreToldBeforeTheModelIsLoaded) {
     EXPECT_THAT(r.err, HasSubstr("spry: " + message)) << arguments;
     EXPECT_THAT(r.err, Not(HasSubstr("nowhere"))) << arguments;
   }
+  WriteText(folder_ / "model.gguf", std::string("GGUF\0\n\n\n", 8));
+  EXPECT_EQ(Spry("generate nowhere --input model.gguf").err,
+            "spry: model.gguf: byte 4 is zero, so it is no text; expected JSON lines\n");
   // A byte order mark is no part of the first line.
   WriteText(folder_ / "in.jsonl", "\xEF\xBB\xBF{\"prompt\": \"a\", \"top_p\": 2}\n");
   EXPECT_EQ(Spry("generate nowhere --input in.jsonl").err,

@@ -41,6 +41,7 @@ TEST_F(PluginFiles, AreLookedAtBeforeTheyAreMapped) {
       "echo a text of more than sixty-four bytes, which is what the first header of a "
       "library takes > libspry_cuda.so",
       "is no shared library");
+  ExpectReason("ln -s nowhere libspry_cuda.so", "is a link that leads nowhere");
   ExpectReason("mkfifo libspry_cuda.so", "is no regular file");
   ExpectReason("mkdir libspry_cuda.so", "is no regular file");
   ExpectReason(
@@ -48,6 +49,21 @@ TEST_F(PluginFiles, AreLookedAtBeforeTheyAreMapped) {
       "conv=notrunc 2> /dev/null",
       "is for another kind of machine");
   ExpectReason("cp $library libspry_cuda.so", "is not a device plug-in");
+}
+
+// As a copy by several at once leaves it when one of them fails.
+TEST_F(PluginFiles, WithHolesEndNoCommand) {
+  constexpr int kHoles = 11;
+  for (int hole = 0; hole < kHoles; ++hole) {
+    const ProgramResult r = Backends(
+        "cp $library libspry_cuda.so; chmod u+w libspry_cuda.so; "
+        "size=$((half * 2 / 65536)); dd if=/dev/zero of=libspry_cuda.so bs=65536 seek=$((size * " +
+        std::to_string(hole) + " / " + std::to_string(kHoles) +
+        ")) count=1 conv=notrunc 2> /dev/null");
+    EXPECT_EQ(r.exit_code, 0) << hole << ": " << r.err;
+    EXPECT_THAT(r.out, HasSubstr("cuda: not available")) << hole;
+    EXPECT_THAT(r.out, HasSubstr("cpu: ")) << hole;
+  }
 }
 
 TEST_F(PluginFiles, AreNotPassedOverWithoutAWord) {

@@ -106,6 +106,8 @@ TEST(Safetensors, RefusesBadHeaderLengths) {
   EXPECT_THAT(ReadError(SafetensorsBytes("{}", "ten stray.")),
               HasSubstr("10 bytes are left over after the last tensor"));
   EXPECT_THAT(ReadError(SafetensorsBytes("[1]", "")), HasSubstr("does not start with '{'"));
+  EXPECT_THAT(ReadError("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n"),
+              HasSubstr("a Git LFS pointer, not the file itself; run `git lfs pull`"));
   EXPECT_THAT(ReadError(SafetensorsBytes(R"({"w":)", "")), HasSubstr("is not valid JSON"));
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cuda/archs.h"
 #include "device/cuda/error.h"
 #include "device/cuda/executable.h"
 #include "device/cuda/graphs.h"
@@ -165,16 +166,45 @@ class CudaDevice final : public Device {
   std::vector<CudaAttentionBackend> attention_;  // best first
 };
 
+// "13.0" of 13000.
+std::string VersionName(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+std::string TooOldDriver() {
+  const std::string needed = VersionName(CUDART_VERSION);
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
+    return fmt::format("no driver was found; CUDA {} needs one", needed);
+  }
+  return fmt::format("the driver is for CUDA {}, and {} is needed; update the driver",
+                     VersionName(version), needed);
+}
+
+// Why no card answers, and what helps.
+Status NoCards(cudaError_t error) {
+  const auto because = [error](std::string_view advice) {
+    return Unavailable(fmt::format("{} (error {}); {}", cudaGetErrorString(error),
+                                   static_cast<int>(error), advice));
+  };
+  switch (error) {
+    case cudaErrorNoDevice: return Unavailable("this machine has no card that may be used");
+    case cudaErrorInsufficientDriver: return Unavailable(TooOldDriver());
+    case cudaErrorSystemNotReady:
+      return because("the card's services still start, or have failed: nvidia-fabricmanager");
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorCompatNotSupportedOnDevice:
+      return because("a restart loads the driver that is installed");
+    case cudaErrorStubLibrary:
+      return because("the toolkit's stub of libcuda.so was loaded; take it off LD_LIBRARY_PATH");
+    default: return because("nvidia-smi may say more");
+  }
+}
+
 Result<std::unique_ptr<Device>> MakeCudaDevice(const PluginOptions& options) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
-    return Unavailable(
-        fmt::format("this machine has no card, or no driver for CUDA {}.{}: {}; "
-                    "without --device the CPU computes",
-                    CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cudaGetErrorString(error)));
-  }
-  SPRY_RETURN_IF_ERROR(CudaStatus(error, "cudaGetDeviceCount"));
+  if (error != cudaSuccess) return NoCards(error);
   if (options.ordinal < 0 || options.ordinal >= count) {
     return Unavailable(
         fmt::format("card {} was asked for; this machine has {}", options.ordinal, count));
@@ -182,6 +212,12 @@ Result<std::unique_ptr<Device>> MakeCudaDevice(const PluginOptions& options) {
   SPRY_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.ordinal));
   cudaDeviceProp properties;
   SPRY_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, options.ordinal));
+  if (!HasCodeFor(SPRY_CUDA_ARCHS, properties.major, properties.minor)) {
+    return Unavailable(fmt::format(
+        "{} has compute capability {}.{}, for which this build has no code; build it with "
+        "SPRY_CUDA_ARCHS={}{}-real",
+        properties.name, properties.major, properties.minor, properties.major, properties.minor));
+  }
   if (!properties.canMapHostMemory) {
     return Unavailable(fmt::format("{} cannot map host memory", properties.name));
   }
