@@ -216,6 +216,14 @@ std::string Message(const CLI::App& parser, const CLI::ParseError& error,
         first);
   }
   if (lacks_command) return "a command is missing; " + NextCommands(parser);
+  // Numbers and choices are read by ours; what CLI11 converts itself are flags with a value.
+  constexpr std::string_view kNoConversion = "Could not convert: ";
+  if (const size_t equals = what.find(" = ");
+      what.starts_with(kNoConversion) && equals != what.npos) {
+    return fmt::format("{}: '{}' must be true or false; the flag alone means true",
+                       what.substr(kNoConversion.size(), equals - kNoConversion.size()),
+                       what.substr(equals + 3));
+  }
   return what;
 }
 

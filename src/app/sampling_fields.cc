@@ -171,13 +171,11 @@ void AddSamplingFlags(CLI::App& parser, SamplingFields& fields) {
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->group(group);
-  const auto include_stop = [&fields](int64_t) { fields.include_stop_str_in_output = true; };
   parser
-      .add_flag_function("--include-stop-str-in-output", include_stop,
-                         "End the output after a stop string")
+      .add_flag("--include-stop-str-in-output", fields.include_stop_str_in_output,
+                "End the output after a stop string")
       ->group(group);
-  const auto set_ignore_eos = [&fields](int64_t) { fields.ignore_eos = true; };
-  parser.add_flag_function("--ignore-eos", set_ignore_eos, "Go on past the model's end ids")
+  parser.add_flag("--ignore-eos", fields.ignore_eos, "Go on past the model's end ids")
       ->group(group);
 }
 

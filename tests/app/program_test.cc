@@ -67,6 +67,8 @@ TEST_F(ProgramTest, WhatIsUnknownIsNamed) {
            {"generate m --max_tokens=1", "there is no flag --max_tokens; use --max-tokens"},
            {"generate m -n 1", "there is no flag -n; use --max-tokens"},
            {"generate m -max_tokens 1", "there is no flag -max_tokens; use --max-tokens"},
+           {"generate m --ignore-eos=maybe", "--ignore-eos: 'maybe' must be true or false"},
+           {"generate m --json=foo", "--json: 'foo' must be true or false; the flag alone"},
            {"--threads 1 generate m", "--threads belongs behind spry generate (see"},
            {"--port=8000 serve m", "--port belongs behind spry serve (see"},
            {"generate m \u2014max-tokens 1", "'\u2014max-tokens' does not begin with '-' or '--'"},
