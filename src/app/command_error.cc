@@ -168,10 +168,9 @@ std::vector<std::string_view> LeftOver(const CLI::App& parser,
 bool HasForeignDash(std::string_view argument) {
   constexpr std::string_view kDashes[] = {"\u2010", "\u2011", "\u2012", "\u2013",
                                           "\u2014", "\u2015", "\u2212"};
-  return std::ranges::any_of(kDashes, [argument](std::string_view dash) {
-    return argument.substr(std::min(argument.find_first_not_of('-'), argument.size()))
-        .starts_with(dash);
-  });
+  argument.remove_prefix(std::min(argument.find_first_not_of('-'), argument.size()));
+  return std::ranges::any_of(
+      kDashes, [argument](std::string_view dash) { return argument.starts_with(dash); });
 }
 
 // Whether the command has the flag, which stands before it.
